@@ -1,0 +1,84 @@
+package freshet
+
+import (
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// Kind says what happened to a row.
+type Kind uint8
+
+// The four kinds of change are Delta's own values of _change_type.
+const (
+	Insert Kind = iota
+	UpdatePreimage
+	UpdatePostimage
+	Delete
+)
+
+// String returns Delta's word: "insert", "update_preimage", "update_postimage", "delete".
+func (k Kind) String() string {
+	return [...]string{"insert", "update_preimage", "update_postimage", "delete"}[k]
+}
+
+// Batch is all that a source read of one lane for one table between two seqs. Every record with a seq in (After, Last]
+// is in Rows, in Rejects, or was dropped for good (a filter, a tombstone): committing the batch moves the lane's
+// progress to Last, also when there are no rows at all.
+//
+// A batch belongs to whoever holds it: passing it on passes the duty to call Release.
+type Batch struct {
+	Table string // the table its rows are for, as the source's route named it
+	Lane  Lane
+	After int64 // the lane's progress before this batch: exclusive
+	Last  int64 // the last seq it holds: inclusive
+
+	Rows     arrow.RecordBatch // the columns; nil when there are no rows
+	Kinds    []Kind            // one a row; nil when all are inserts
+	Seqs     []int64           // one a row, ascending
+	Payloads [][]byte          // one a row: the raw bytes it came from; nil when the source keeps none
+
+	Rejects []Reject // records that could not be taken, by seq
+
+	Bytes  int64     // bytes of payload that were read for it
+	Newest time.Time // the origin's newest timestamp among its records; zero when unknown
+	ReadAt time.Time // when the first of its records was received
+
+	free func()
+}
+
+// NumRows is the number of rows, not counting rejects.
+func (b *Batch) NumRows() int {
+	if b.Rows == nil {
+		return 0
+	}
+	return int(b.Rows.NumRows())
+}
+
+// SetFree has Release call free once, after the rows are released: for a source that lends the payloads' memory.
+func (b *Batch) SetFree(free func()) { b.free = free }
+
+// Release gives up rows and payloads. The batch must not be used afterwards.
+func (b *Batch) Release() {
+	if b.Rows != nil {
+		b.Rows.Release()
+		b.Rows = nil
+	}
+	b.Payloads = nil
+	if b.free != nil {
+		b.free()
+		b.free = nil
+	}
+}
+
+// Reject is one record, or one row of a record, that could not be decoded, typed or accepted. It goes to quarantine.
+type Reject struct {
+	Seq     int64  // the record's seq in the batch's lane
+	Row     int32  // the row within the record, 0 when the record holds one
+	Code    Code   // the reason, stable: "FRE-3004"
+	Message string // the reason for a person: path, found, wanted
+	Step    string // where: "decode", or the step's name
+	Raw     []byte // the record's payload as it came; owned by the reject
+	Key     []byte // the record's key, nil when it has none; owned by the reject
+	Time    time.Time
+}

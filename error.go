@@ -1,0 +1,69 @@
+package freshet
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrNewFields says that a record has fields that the decoder's schema lacks, and that they are to be added.
+var ErrNewFields = errors.New("the record has new fields")
+
+// Code names a kind of fault for good: "FRE-1003". `freshet explain CODE` has a page on each.
+type Code string
+
+// Class groups faults by what a caller can do about them; it decides the exit code.
+type Class int
+
+// The classes, in the order in which the worst of several wins (the highest).
+const (
+	ClassCheck       Class = iota // 4: a check did not pass
+	ClassFailure                  // 1: it failed while working
+	ClassInput                    // 2: what a person gave is wrong, or an origin has a gap
+	ClassEnvironment              // 3: something we depend on is unreachable, refuses us or is full
+)
+
+// ExitCode is the class's exit code of the command.
+func (c Class) ExitCode() int { return [...]int{4, 1, 2, 3}[c] }
+
+// Error is a fault that a person will read.
+type Error struct {
+	Code  Code
+	Class Class
+	Msg   string // what is wrong: the object, the value found, the value wanted
+	Place string // where: file:line:col, topic[partition]@offset, table@version; "" when it has no place
+	Fix   string // the next step; "" when there is none
+	Err   error  // the cause; nil when there is none
+}
+
+// Error gives place, code, message and cause on one line.
+func (e *Error) Error() string {
+	var s strings.Builder
+	if e.Place != "" {
+		s.WriteString(e.Place + ": ")
+	}
+	fmt.Fprintf(&s, "%s %s", e.Code, e.Msg)
+	if e.Err != nil {
+		s.WriteString(": " + e.Err.Error())
+	}
+	return s.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+func rejectText(e *RejectError) string {
+	var s strings.Builder
+	s.WriteString(e.Path)
+	if e.Offset >= 0 {
+		if s.Len() > 0 {
+			s.WriteString(" ")
+		}
+		fmt.Fprintf(&s, "at byte %d", e.Offset)
+	}
+	if s.Len() > 0 {
+		s.WriteString(": ")
+	}
+	s.WriteString(e.Message)
+	return s.String()
+}

@@ -1,0 +1,45 @@
+package freshet
+
+import (
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// Format turns the payloads of a source into columns: JSON, raw bytes, and whatever a registry describes. It is safe for
+// concurrent use; the decoders it makes are not.
+type Format interface {
+	// Infer returns the columns that these payloads have, which does not depend on their order. Columns of known keep their types.
+	// Payloads that cannot be read at all are passed over. It is nil when nothing can be said yet.
+	Infer(payloads [][]byte, known *arrow.Schema) (*arrow.Schema, error)
+
+	// NewDecoder returns a decoder into these columns.
+	NewDecoder(schema *arrow.Schema) (Decoder, error)
+}
+
+// Decoder appends records to columns. Used by one goroutine.
+type Decoder interface {
+	// Append decodes one payload and appends its rows (one, for most formats). The payload is not retained.
+	// Errors: *RejectError, and then nothing of the record was appended; ErrNewFields, likewise, when the record has
+	// fields that the schema lacks and the format is to add: the source widens the schema by Infer and appends again
+	// to a decoder of the wider one.
+	Append(payload []byte) (rows int, err error)
+
+	// Len is the number of rows appended since the last Flush.
+	Len() int
+
+	// Flush returns the rows appended since the last Flush, which are the caller's, and begins anew. Never nil.
+	Flush() arrow.RecordBatch
+
+	// Release gives up its memory.
+	Release()
+}
+
+// RejectError says why a record cannot be taken.
+type RejectError struct {
+	Code    Code
+	Path    string // where in the record: "items[2].price"; "" for the whole
+	Offset  int    // byte within the payload; -1 when it has no place
+	Message string // found and wanted
+}
+
+// Error is the message with its place: `items[2].price at byte 41: found "x", wanted a decimal(10,2)`.
+func (e *RejectError) Error() string { return rejectText(e) }

@@ -1,0 +1,22 @@
+package freshet
+
+import "time"
+
+// Observer is told what the pipe does, as it does it; any field may be nil. Its functions must not block and are called
+// from several goroutines.
+type Observer struct {
+	// Read: a batch came from the source, before the steps.
+	Read func(table string, rows, rejects int, bytes int64, took time.Duration)
+	// Stage: one stage of the pipe took this long for one batch: "read", "transform", "write", "commit".
+	Stage func(stage string, took time.Duration)
+	// Committed: a commit landed. Latency is from the arrival of its oldest record to now.
+	Committed func(c Committed, took, latency time.Duration, newest time.Time)
+	// Stale: a commit was dropped because the table had moved on.
+	Stale func(table string)
+	// Retry: something failed that is tried again.
+	Retry func(what string, err error)
+	// State: the pipeline's state: "starting", "running", "waiting", "stopping", "stopped", "failed".
+	State func(state string)
+	// Lag: what the origin has and we have not read yet.
+	Lag func(lane Lane, records int64)
+}

@@ -1,0 +1,70 @@
+package freshet
+
+import (
+	"context"
+	"errors"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// ErrStale says that what was written no longer fits the table: its progress is not the one the batches started from
+// (another copy committed, a partition moved), or its schema has changed under them. Everything that was written of the table and not committed is to be
+// dropped, and its lanes read again from the progress the table has.
+var ErrStale = errors.New("the table has moved on")
+
+// Target takes batches and commits them with their progress. One goroutine calls Write, Seal and Discard; the sealed
+// commits run in another one, in the order they were sealed; the asking methods are safe for concurrent use.
+type Target interface {
+	// Open connects and checks what can be checked before the first table is named.
+	Open(ctx context.Context) error
+
+	// Schema returns the table's columns, nil when there is no table.
+	Schema(ctx context.Context, table string) (*arrow.Schema, error)
+
+	// Ensure creates the table with these columns, or checks that the present one can take rows of this schema,
+	// adding columns where the configuration allows. Losing the race to create it is no error.
+	Ensure(ctx context.Context, table string, schema *arrow.Schema) error
+
+	// Resume and Start: as Downstream has them.
+	Resume(ctx context.Context, table string, lanes []Lane) (Progress, error)
+	Start(ctx context.Context, table string, starts Progress) (Progress, error)
+
+	// Write takes the batch, whose After must be the Last of the batch before of that lane (or the resumed progress).
+	// It takes ownership. Errors: ErrStale when the batch's schema no longer fits the table.
+	Write(ctx context.Context, b *Batch) error
+
+	// Pending is what was written and not yet sealed: rows (with rejects), and bytes as they will be stored, roughly.
+	Pending() (rows, bytes int64)
+
+	// Seal closes what was written into one commit a table, ready to run, in no order. Writing may go on at once.
+	Seal(ctx context.Context) ([]Commit, error)
+
+	// Discard drops what was written of the table and not sealed.
+	Discard(table string)
+
+	// Close releases everything; what is not committed is dropped.
+	Close(ctx context.Context) error
+}
+
+// Commit is a sealed part of one table, to be committed as one version.
+type Commit interface {
+	// Table is the table it belongs to.
+	Table() string
+	// Run commits: rejects first, into quarantine, then rows and progress in one commit. Outages are retried inside
+	// for as long as ctx lasts. Errors: ErrStale, and then nothing was committed.
+	Run(ctx context.Context) (Committed, error)
+	// Abort drops it; only before Run, or after Run returned ErrStale.
+	Abort()
+}
+
+// Committed tells what a commit did.
+type Committed struct {
+	Table    string
+	Version  int64    // of the table
+	Progress Progress // of the lanes it advanced
+	Rows     int64
+	Rejects  int64
+	Bytes    int64 // stored bytes of new data files
+	Files    int
+	Retries  int // how often another writer's commit came first
+}
