@@ -5,7 +5,8 @@ once.py TABLE [--engine delta-rs] [--partition _partition] [--offset _offset] [-
 
 Prints one JSON object: {"rows", "distinct", "version", "lanes": {"<partition>": {"rows", "distinct", "min", "max", "sha256"}}}.
 sha256 is over the sorted distinct offsets, each followed by a line feed: two readers that saw the same offsets agree.
-With --value, each offset is followed by a blank and the value of that column.
+With --value, each offset is followed by a blank and the value of that column. With --list the lanes and offsets themselves
+are printed in place of the object, a line a row.
 """
 
 import peers
@@ -26,6 +27,10 @@ def main():
     data, version = engines.ALL[args.engine]().read(os.path.abspath(args.table), None)
     names = [args.topic] * bool(args.topic) + [args.partition, args.offset] + [args.value] * bool(args.value)
     rows = list(zip(*(data.column(name).to_pylist() for name in names)))
+    if args.list:
+        sys.stdout.writelines(" ".join(map(str, row)) + "\n" for row in rows)
+        sys.stdout.flush()
+        os._exit(0)
     lanes = {}
     for row in rows:
         head, tail = (row[:2], row[2:]) if args.topic else (row[:1], row[1:])
@@ -53,6 +58,7 @@ def arguments():
     parser.add_argument("--offset", default="_offset", metavar="COLUMN")
     parser.add_argument("--topic", metavar="COLUMN")
     parser.add_argument("--value", metavar="COLUMN")
+    parser.add_argument("--list", action="store_true")
     return parser.parse_args()
 
 
