@@ -237,7 +237,7 @@ func (b *broker) produce(records ...*kgo.Record) {
 // event is the record with number n of its partition, a small order.
 func event(topic string, partition int32, n int) *kgo.Record {
 	return &kgo.Record{Topic: topic, Partition: partition, Value: fmt.Appendf(nil,
-		`{"id":%d,"part":%d,"name":"order %d of %d","amount":%d.%02d}`, n, partition, n, partition, n%900, n%100)}
+		`{"id":%d,"part":%d,"s":"order %d of %d","amount":%d.%02d}`, n, partition, n, partition, n%900, n%100)}
 }
 
 // feed produces to all partitions, about perTick records a partition each 10 ms, until stopped; stop waits for the last
@@ -383,7 +383,7 @@ source:
     metadata: [partition, offset]
 %s
   schema:
-    columns: {id: bigint not null, part: int, name: string, amount: "decimal(18,2)"}
+    columns: {id: bigint not null, part: int, s: string, amount: "decimal(18,2)"}
 target:
   delta: {path: "%s", mode: append, commit: {every: 150ms}}
 `, b.servers, topic, more, table)
