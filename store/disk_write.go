@@ -1,0 +1,233 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// writeBufferBytes is what an upload gathers before it calls the operating system; larger writes pass through.
+const writeBufferBytes = 64 << 10
+
+// maxDurable bounds the folders a Disk remembers; beyond it forgets all, which costs some syncs and nothing else.
+const maxDurable = 1 << 16
+
+// Put writes the object and replaces one that is there. See Store.
+func (d *Disk) Put(ctx context.Context, key string, data []byte) error {
+	return d.write(ctx, key, data, os.Rename)
+}
+
+// PutIfAbsent writes the object if the key is free. See Store. It is ambiguous only if the folder cannot be synced,
+// or if a file system on the network loses its answer.
+func (d *Disk) PutIfAbsent(ctx context.Context, key string, data []byte) error {
+	return d.write(ctx, key, data, linkNew)
+}
+
+// Create begins a streaming upload into a temporary file. See Store.
+func (d *Disk) Create(ctx context.Context, key string) (Upload, error) {
+	path, err := d.path(ctx, "create", key)
+	if err != nil {
+		return nil, err
+	}
+	f, err := d.temp()
+	if err != nil {
+		return nil, diskError("create", key, err)
+	}
+	return &diskUpload{ctx: ctx, disk: d, key: key, path: path, file: f, buf: bufio.NewWriterSize(f, writeBufferBytes)}, nil
+}
+
+func (d *Disk) write(ctx context.Context, key string, data []byte, name func(from, to string) error) error {
+	path, err := d.path(ctx, "put", key)
+	if err != nil {
+		return err
+	}
+	f, err := d.temp()
+	if err != nil {
+		return diskError("put", key, err)
+	}
+	defer os.Remove(f.Name()) // gone already after a rename
+	_, err = f.Write(data)
+	if err = finish(f, err); err != nil {
+		return diskError("put", key, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return wrap("put", key, err)
+	}
+	return d.publish("put", key, f.Name(), path, name)
+}
+
+// temp opens a new temporary file.
+func (d *Disk) temp() (*os.File, error) {
+	path := filepath.Join(d.root, tempDir, rand.Text())
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if !errors.Is(err, os.ErrNotExist) {
+		return f, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+}
+
+// finish brings a written file to the disk and closes it; err is what went wrong before.
+func finish(f *os.File, err error) error {
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// publish gives a finished temporary file its name and makes the name durable. Once name has succeeded, or has failed
+// in a way that may hide a success, an error says ErrAmbiguous.
+func (d *Disk) publish(verb, key, temp, path string, name func(from, to string) error) error {
+	dir := filepath.Dir(path)
+	if err := d.makeDurable(dir); err != nil {
+		return diskError(verb, key, err)
+	}
+	err := name(temp, path)
+	if errors.Is(err, syscall.ENOENT) { // someone has removed the folder since
+		d.forget()
+		if err := d.makeDurable(dir); err != nil {
+			return diskError(verb, key, err)
+		}
+		err = name(temp, path)
+	}
+	if err != nil {
+		return nameError(verb, key, err)
+	}
+	if err := syncDir(dir); err != nil {
+		return fmt.Errorf("%s %s: %w: sync the folder: %w", verb, key, ErrAmbiguous, err)
+	}
+	return nil
+}
+
+// linkNew gives a file a second name that must be free.
+//
+// A file system on the network may lose the answer of a link that it made, try again by itself, and then say "exists".
+// Who won is seen from the number of names that our file has.
+func linkNew(from, to string) error {
+	err := os.Link(from, to)
+	if err == nil {
+		return nil
+	}
+	var stat syscall.Stat_t
+	if syscall.Stat(from, &stat) == nil && uint64(stat.Nlink) > 1 {
+		return nil
+	}
+	return err
+}
+
+// nameError explains why a temporary file could not be given its name.
+func nameError(verb, key string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EEXIST):
+		return fmt.Errorf("%s %s: %w", verb, key, ErrExists)
+	case errors.Is(err, syscall.EXDEV):
+		return fmt.Errorf("%s %s: its folder is on another file system than the store's root: open the store there: %w",
+			verb, key, err)
+	case errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS),
+		errors.Is(err, syscall.EMLINK):
+		return fmt.Errorf("%s %s: the file system has no hard links, without which two writers could overwrite each "+
+			"other: use another one: %w", verb, key, err)
+	case temporary(err):
+		return fmt.Errorf("%s %s: %w: %w", verb, key, ErrAmbiguous, err)
+	}
+	return diskError(verb, key, err)
+}
+
+// makeDurable makes the folder, where missing, and syncs it and all above it up to the root's parent, once: a folder
+// made by another process may not have reached the disk yet.
+func (d *Disk) makeDurable(dir string) error {
+	d.mu.Lock()
+	known := d.durable[dir]
+	d.mu.Unlock()
+	if known {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	top := filepath.Dir(d.root)
+	for at := dir; at != top && at != filepath.Dir(at); {
+		at = filepath.Dir(at)
+		// Above the root we may write and not read; whoever made those folders answers for them.
+		if err := syncDir(at); err != nil && (at != top || !errors.Is(err, os.ErrPermission)) {
+			return err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.durable) >= maxDurable {
+		clear(d.durable)
+	}
+	d.durable[dir] = true
+	return nil
+}
+
+func (d *Disk) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.durable)
+}
+
+// syncDir brings the names in a folder to the disk.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) { // a file system that cannot sync folders has nothing to sync
+		err = nil
+	}
+	return errors.Join(err, f.Close())
+}
+
+type diskUpload struct {
+	ctx  context.Context
+	disk *Disk
+	key  string
+	path string // where the object will be
+	file *os.File
+	buf  *bufio.Writer
+	done bool
+}
+
+func (u *diskUpload) Write(p []byte) (int, error) {
+	if err := writable(u.ctx, u.done, u.key); err != nil {
+		return 0, err
+	}
+	n, err := u.buf.Write(p)
+	if err != nil {
+		return n, diskError("upload", u.key, err)
+	}
+	return n, nil
+}
+
+func (u *diskUpload) Close() error {
+	if err := writable(u.ctx, u.done, u.key); err != nil {
+		return errors.Join(err, u.Abort())
+	}
+	u.done = true
+	defer os.Remove(u.file.Name()) // gone already after a rename
+	if err := finish(u.file, u.buf.Flush()); err != nil {
+		return diskError("upload", u.key, err)
+	}
+	return u.disk.publish("upload", u.key, u.file.Name(), u.path, os.Rename)
+}
+
+func (u *diskUpload) Abort() error {
+	if u.done {
+		return nil
+	}
+	u.done = true
+	if err := errors.Join(u.file.Close(), os.Remove(u.file.Name())); err != nil {
+		return diskError("abort", u.key, err)
+	}
+	return nil
+}
