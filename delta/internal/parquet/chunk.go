@@ -1,0 +1,240 @@
+package parquet
+
+import (
+	"fmt"
+	"math"
+)
+
+// sampleValues is after how many values a dictionary is first judged.
+const sampleValues = 4096
+
+// skipChunks is how many chunks a column goes without trying a dictionary again after one did not pay.
+const skipChunks = 15
+
+// afterChunk judges the dictionary and closes the page if it is full.
+func (l *leaf) afterChunk(w *Writer) error {
+	if l.mode == trying && len(l.idx) >= sampleValues {
+		if l.sampleFails(w.opts.DictBytes) {
+			l.dropDictionary(w.opts.Learned)
+		} else {
+			l.mode = encoded
+		}
+	}
+	if l.mode != plain && l.dictBytes() > w.opts.DictBytes {
+		if l.dictPages == 0 {
+			l.dropDictionary(w.opts.Learned)
+		} else {
+			if err := l.flushPage(w.codec); err != nil {
+				return err
+			}
+			l.mode = plain
+		}
+	}
+	if l.pageBytes() >= w.opts.PageBytes {
+		return l.closePage(w)
+	}
+	return nil
+}
+
+// sampleFails guesses from the repeats among the first values how many distinct ones there are (of d values, n
+// draws repeat about n²/2d times) and says whether their dictionary would outgrow its limit by far.
+func (l *leaf) sampleFails(limit int) bool {
+	n, distinct := float64(len(l.idx)), float64(l.dictLen())
+	repeats := max(n-distinct, 0.5)
+	width := float64(l.dictBytes()) / distinct
+	return n*n/(2*repeats)*width > 1.5*float64(limit)
+}
+
+func (l *leaf) closePage(w *Writer) error {
+	if l.mode != plain && l.dictPages == 0 && !l.dictionaryPays() {
+		l.dropDictionary(w.opts.Learned)
+		if l.pageBytes() < w.opts.PageBytes {
+			return nil
+		}
+	}
+	return l.flushPage(w.codec)
+}
+
+// dictionaryPays compares the first page with what it would be without a dictionary.
+func (l *leaf) dictionaryPays() bool {
+	if len(l.idx) == 0 {
+		return true
+	}
+	raw := len(l.idx) * l.width
+	if l.physical == byteArray {
+		raw = 0
+		for _, i := range l.idx {
+			raw += 4 + len(l.texts.value(i))
+		}
+	}
+	return l.dictBytes()+len(l.idx)*l.indexWidth()/8 < raw
+}
+
+// dropDictionary turns the open page, the first of its chunk, into one without a dictionary.
+func (l *leaf) dropDictionary(learned *Learned) {
+	if l.physical == byteArray {
+		for _, i := range l.idx {
+			at := l.texts.start[i]
+			l.vals = append(l.vals, l.texts.data[at:][:4+len(l.texts.value(i))]...)
+		}
+	} else {
+		for _, i := range l.idx {
+			l.vals = appendFixed(l.vals, l.numbers.values[i:i+1], l.width)
+		}
+	}
+	l.idx = l.idx[:0]
+	l.numbers.reset()
+	l.texts.reset()
+	l.mode = plain
+	learned.skip[l.ordinal] = skipChunks
+}
+
+// indexWidth is the bits of an index; at least 1, since some readers stumble over 0.
+func (l *leaf) indexWidth() int { return max(bitWidth(l.dictLen()-1), 1) }
+
+func (l *leaf) dictLen() int {
+	if l.physical == byteArray {
+		return len(l.texts.start)
+	}
+	return len(l.numbers.values)
+}
+
+func (l *leaf) dictBytes() int {
+	if l.physical == byteArray {
+		return len(l.texts.data)
+	}
+	return len(l.numbers.values) * l.width
+}
+
+func (l *leaf) pageBytes() int {
+	return len(l.vals) + len(l.bools) + 4*len(l.idx) + len(l.defs) + len(l.reps)
+}
+
+func (l *leaf) buffered() int64 {
+	dict := len(l.texts.data) + 4*len(l.texts.start) + 8*len(l.texts.slots)
+	dict += 8*len(l.numbers.values) + 4*len(l.numbers.slots)
+	return int64(len(l.pages) + l.pageBytes() + dict)
+}
+
+// estimate is about what the chunk would add to the file now: closed pages as they are, open ones by experience.
+func (l *leaf) estimate() int64 {
+	if l.mode == plain {
+		return int64(len(l.pages) + (len(l.vals)+len(l.bools)/8)/2)
+	}
+	return int64(len(l.pages) + l.dictBytes()/2 + len(l.idx)*bitWidth(l.dictLen())/8)
+}
+
+// flushPage compresses the open page and opens another.
+func (l *leaf) flushPage(z *compressor) error {
+	if l.entries == 0 {
+		return nil
+	}
+	body := z.raw[:0]
+	if l.maxRep > 0 {
+		body = appendLevels(body, l.reps, l.entries, l.maxRep)
+	}
+	defs := l.defs
+	if !l.hasDefs {
+		defs = nil
+	}
+	body = appendLevels(body, defs, l.entries, l.maxDef)
+	encoding := encodingPlain
+	switch {
+	case l.physical == boolean:
+		body = appendBits(body, l.bools)
+	case l.mode == plain || len(l.idx) == 0:
+		body = append(body, l.vals...)
+	default:
+		encoding = encodingDict
+		width := l.indexWidth()
+		body = append(body, byte(width))
+		body = appendHybrid(body, l.idx, width)
+	}
+	z.raw = body
+	if encoding == encodingDict {
+		l.dictPages++
+	} else {
+		l.plainPages++
+	}
+	l.total += int64(l.entries)
+	header := func(t *thrift, raw, packed int) { dataPageHeader(t, raw, packed, l.entries, encoding) }
+	if err := l.appendPage(z, body, header); err != nil {
+		return err
+	}
+	l.resetPage()
+	return nil
+}
+
+func appendBits(dst []byte, v []uint8) []byte {
+	whole := len(v) &^ 7
+	dst = appendPacked(dst, v[:whole], 1)
+	if whole < len(v) {
+		var last [8]uint8
+		copy(last[:], v[whole:])
+		dst = appendPacked(dst, last[:], 1)
+	}
+	return dst
+}
+
+func (l *leaf) appendPage(z *compressor, body []byte, header func(*thrift, int, int)) error {
+	packed, err := z.compress(body)
+	if err != nil {
+		return err
+	}
+	if len(body) > math.MaxInt32 || len(packed) > math.MaxInt32 {
+		return fmt.Errorf("a page of %d bytes, wanted at most %d: write fewer or smaller rows at once",
+			len(body), math.MaxInt32)
+	}
+	before := len(l.pages)
+	t := thrift{b: l.pages}
+	header(&t, len(body), len(packed))
+	l.raw += int64(len(t.b) - before + len(body))
+	l.pages = append(t.b, packed...)
+	return nil
+}
+
+// finish writes the chunk and begins another.
+func (l *leaf) finish(w *Writer) (columnChunk, error) {
+	if l.entries > 0 {
+		if l.mode != plain && l.dictPages == 0 && !l.dictionaryPays() {
+			l.dropDictionary(w.opts.Learned)
+		}
+		if err := l.flushPage(w.codec); err != nil {
+			return columnChunk{}, err
+		}
+	}
+	c := columnChunk{offset: w.offset, dataOffset: w.offset, entries: l.total,
+		plainPages: l.plainPages, dictPages: l.dictPages}
+	data := l.pages
+	if l.dictPages > 0 {
+		l.pages = nil
+		if err := l.appendDictionary(w.codec); err != nil {
+			return columnChunk{}, err
+		}
+		if err := w.write(l.pages); err != nil {
+			return columnChunk{}, err
+		}
+		c.dataOffset = w.offset
+	}
+	if err := w.write(data); err != nil {
+		return columnChunk{}, err
+	}
+	l.pages = data
+	c.compressed, c.raw = w.offset-c.offset, l.raw
+	c.stats = l.boundsThrift()
+	if l.file != nil {
+		l.file.merge(&l.chunk, l.col.Kind, l.wide)
+	}
+	l.resetChunk()
+	return c, nil
+}
+
+func (l *leaf) appendDictionary(z *compressor) error {
+	body := l.texts.data
+	if l.physical != byteArray {
+		body = appendFixed(z.raw[:0], l.numbers.values, l.width)
+		z.raw = body
+	}
+	n := l.dictLen()
+	return l.appendPage(z, body, func(t *thrift, raw, packed int) { dictPageHeader(t, raw, packed, n) })
+}
