@@ -117,10 +117,10 @@ func Equal(a, b Type) bool {
 
 // Lookup returns the top-level column of that name, its case ignored, and its position; -1 when there is none.
 func (s *Schema) Lookup(name string) (*Field, int) {
-	return lookup(s.Fields, name)
+	return lookupField(s.Fields, name)
 }
 
-func lookup(fields []Field, name string) (*Field, int) {
+func lookupField(fields []Field, name string) (*Field, int) {
 	for i := range fields {
 		if fields[i].Name == name {
 			return &fields[i], i

@@ -91,7 +91,7 @@ func SchemaFromArrow(as *arrow.Schema) (*Schema, error) {
 
 func fieldsFromArrow(in []arrow.Field, path string) (out []Field, faults []error) {
 	for _, f := range in {
-		t, err := typeFromArrow(f.Type, join(path, f.Name))
+		t, err := typeFromArrow(f.Type, columnPath(path, f.Name))
 		if err != nil {
 			faults = append(faults, err)
 			continue
@@ -162,7 +162,7 @@ func primitiveFromArrow(id arrow.Type) (Primitive, bool) {
 }
 
 func arrayFromArrow(element arrow.Field, path string) (Type, error) {
-	t, err := typeFromArrow(element.Type, join(path, "element"))
+	t, err := typeFromArrow(element.Type, columnPath(path, "element"))
 	if err != nil {
 		return nil, err
 	}
@@ -170,11 +170,11 @@ func arrayFromArrow(element arrow.Field, path string) (Type, error) {
 }
 
 func mapFromArrow(t *arrow.MapType, path string) (Type, error) {
-	key, err := typeFromArrow(t.KeyType(), join(path, "key"))
+	key, err := typeFromArrow(t.KeyType(), columnPath(path, "key"))
 	if err != nil {
 		return nil, err
 	}
-	value, err := typeFromArrow(t.ItemType(), join(path, "value"))
+	value, err := typeFromArrow(t.ItemType(), columnPath(path, "value"))
 	if err != nil {
 		return nil, err
 	}

@@ -67,17 +67,17 @@ func parseType(raw json.RawMessage, path string, depth int) (Type, error) {
 	case "struct":
 		return parseStruct(t.Fields, path, depth)
 	case "array":
-		element, err := parseType(t.ElementType, join(path, "element"), depth+1)
+		element, err := parseType(t.ElementType, columnPath(path, "element"), depth+1)
 		if err != nil {
 			return nil, err
 		}
 		return &Array{Element: element, ContainsNull: t.ContainsNull == nil || *t.ContainsNull}, nil
 	case "map":
-		key, err := parseType(t.KeyType, join(path, "key"), depth+1)
+		key, err := parseType(t.KeyType, columnPath(path, "key"), depth+1)
 		if err != nil {
 			return nil, err
 		}
-		value, err := parseType(t.ValueType, join(path, "value"), depth+1)
+		value, err := parseType(t.ValueType, columnPath(path, "value"), depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func parseStruct(fields []fieldJSON, path string, depth int) (Type, error) {
 		if f.Name == nil {
 			return nil, fmt.Errorf("column %q: a field has no name", path)
 		}
-		t, err := parseType(f.Type, join(path, *f.Name), depth+1)
+		t, err := parseType(f.Type, columnPath(path, *f.Name), depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +146,7 @@ func parseDecimal(args string) (Decimal, error) {
 	return Decimal{precision, scale}, nil
 }
 
-func join(path, name string) string {
+func columnPath(path, name string) string {
 	if path == "" {
 		return name
 	}

@@ -14,53 +14,66 @@ func (e *SchemaMismatchError) Error() string {
 		e.Column, e.Found, e.Wanted)
 }
 
-// Merge returns the table's schema s widened so that rows of newer fit: columns and struct fields that only newer
-// has are appended and nullable (the rows that are there have none), and what is nullable in either is nullable. Names
-// match without regard to case; spelling, order and metadata are those of s. Neither schema is changed; changed says
-// whether the result differs from s. Errors: *SchemaMismatchError for a type that differs.
+// Merge returns the table's schema s with what only newer has appended: columns, and fields of structs, which become
+// nullable since the rows that are there have none. Names match without regard to case; spelling, order, nullability
+// and metadata are those of s, so that a NOT NULL of the table is never lifted by the rows that come; Relax does that.
+// Neither schema is changed; changed says whether the result differs from s. Errors: *SchemaMismatchError for a type
+// that differs.
 func (s *Schema) Merge(newer *Schema) (merged *Schema, changed bool, err error) {
-	fields, err := mergeFields(s.Fields, newer.Fields, "")
+	return s.merge(newer, false)
+}
+
+// Relax is Merge, but what is nullable in newer becomes nullable in the result, too: NOT NULL constraints are lifted.
+func (s *Schema) Relax(newer *Schema) (relaxed *Schema, changed bool, err error) {
+	return s.merge(newer, true)
+}
+
+func (s *Schema) merge(newer *Schema, relax bool) (*Schema, bool, error) {
+	fields, err := merger{relax}.fields(s.Fields, newer.Fields, "")
 	if err != nil {
 		return nil, false, err
 	}
-	merged = &Schema{Fields: fields}
-	return merged, !Equal(&Struct{Fields: fields}, &Struct{Fields: s.Fields}), nil
+	return &Schema{Fields: fields}, !Equal(&Struct{Fields: fields}, &Struct{Fields: s.Fields}), nil
 }
 
-func mergeFields(table, newer []Field, path string) ([]Field, error) {
+type merger struct{ relax bool }
+
+func (m merger) nullable(table, newer bool) bool { return table || m.relax && newer }
+
+func (m merger) fields(table, newer []Field, path string) ([]Field, error) {
 	out := append([]Field(nil), table...)
 	for _, f := range newer {
-		old, i := lookup(out, f.Name)
+		old, i := lookupField(out, f.Name)
 		if old == nil {
 			f.Nullable = true
 			out = append(out, f)
 			continue
 		}
-		t, err := mergeType(old.Type, f.Type, join(path, old.Name))
+		t, err := m.merge(old.Type, f.Type, columnPath(path, old.Name))
 		if err != nil {
 			return nil, err
 		}
 		out[i].Type = t
-		out[i].Nullable = old.Nullable || f.Nullable
+		out[i].Nullable = m.nullable(old.Nullable, f.Nullable)
 	}
 	return out, nil
 }
 
-func mergeType(table, newer Type, path string) (Type, error) {
+func (m merger) merge(table, newer Type, path string) (Type, error) {
 	switch a := table.(type) {
 	case *Struct:
 		if b, ok := newer.(*Struct); ok {
-			fields, err := mergeFields(a.Fields, b.Fields, path)
+			fields, err := m.fields(a.Fields, b.Fields, path)
 			return &Struct{Fields: fields}, err
 		}
 	case *Array:
 		if b, ok := newer.(*Array); ok {
-			element, err := mergeType(a.Element, b.Element, join(path, "element"))
-			return &Array{Element: element, ContainsNull: a.ContainsNull || b.ContainsNull}, err
+			element, err := m.merge(a.Element, b.Element, columnPath(path, "element"))
+			return &Array{Element: element, ContainsNull: m.nullable(a.ContainsNull, b.ContainsNull)}, err
 		}
 	case *Map:
 		if b, ok := newer.(*Map); ok {
-			return mergeMap(a, b, path)
+			return m.entries(a, b, path)
 		}
 	default:
 		if table == newer {
@@ -76,14 +89,14 @@ func mergeType(table, newer Type, path string) (Type, error) {
 	return nil, &SchemaMismatchError{Column: path, Found: newer.String(), Wanted: table.String()}
 }
 
-func mergeMap(a, b *Map, path string) (Type, error) {
-	key, err := mergeType(a.Key, b.Key, join(path, "key"))
+func (m merger) entries(a, b *Map, path string) (Type, error) {
+	key, err := m.merge(a.Key, b.Key, columnPath(path, "key"))
 	if err != nil {
 		return nil, err
 	}
-	value, err := mergeType(a.Value, b.Value, join(path, "value"))
+	value, err := m.merge(a.Value, b.Value, columnPath(path, "value"))
 	if err != nil {
 		return nil, err
 	}
-	return &Map{Key: key, Value: value, ValueContainsNull: a.ValueContainsNull || b.ValueContainsNull}, nil
+	return &Map{Key: key, Value: value, ValueContainsNull: m.nullable(a.ValueContainsNull, b.ValueContainsNull)}, nil
 }
