@@ -87,7 +87,7 @@ func finish(f *os.File, err error) error {
 func (d *Disk) publish(verb, key, temp, path string, name func(from, to string) error) error {
 	dir := filepath.Dir(path)
 	if err := d.makeDurable(dir); err != nil {
-		return diskError(verb, key, err)
+		return nameError(verb, key, path, err)
 	}
 	err := name(temp, path)
 	if errors.Is(err, syscall.ENOENT) { // someone has removed the folder since
@@ -98,7 +98,7 @@ func (d *Disk) publish(verb, key, temp, path string, name func(from, to string) 
 		err = name(temp, path)
 	}
 	if err != nil {
-		return nameError(verb, key, err)
+		return nameError(verb, key, path, err)
 	}
 	if err := syncDir(dir); err != nil {
 		return fmt.Errorf("%s %s: %w: sync the folder: %w", verb, key, ErrAmbiguous, err)
@@ -122,16 +122,20 @@ func linkNew(from, to string) error {
 	return err
 }
 
-// nameError explains why a temporary file could not be given its name.
-func nameError(verb, key string, err error) error {
+// nameError explains why a temporary file could not be given its name, which was path.
+func nameError(verb, key, path string, err error) error {
+	info, lookErr := os.Stat(path)
 	switch {
+	case lookErr == nil && info.IsDir():
+		return fmt.Errorf("%s %s: there is a folder of this name, so that it cannot be an object: %w", verb, key, err)
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%s %s: a part of the key is an object and no folder: %v", verb, key, err)
 	case errors.Is(err, syscall.EEXIST):
-		return fmt.Errorf("%s %s: %w", verb, key, ErrExists)
+		return wrap(verb, key, ErrExists)
 	case errors.Is(err, syscall.EXDEV):
 		return fmt.Errorf("%s %s: its folder is on another file system than the store's root: open the store there: %w",
 			verb, key, err)
-	case errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS),
-		errors.Is(err, syscall.EMLINK):
+	case errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS):
 		return fmt.Errorf("%s %s: the file system has no hard links, without which two writers could overwrite each "+
 			"other: use another one: %w", verb, key, err)
 	case temporary(err):
