@@ -15,14 +15,14 @@ const skipChunks = 15
 func (l *leaf) afterChunk(w *Writer) error {
 	if l.mode == trying && len(l.idx) >= sampleValues {
 		if l.sampleFails(w.opts.DictBytes) {
-			l.dropDictionary(w.opts.Learned)
+			l.dropDictionary(w.Shared)
 		} else {
 			l.mode = encoded
 		}
 	}
 	if l.mode != plain && l.dictBytes() > w.opts.DictBytes {
 		if l.dictPages == 0 {
-			l.dropDictionary(w.opts.Learned)
+			l.dropDictionary(w.Shared)
 		} else {
 			if err := l.flushPage(w.codec); err != nil {
 				return err
@@ -47,7 +47,7 @@ func (l *leaf) sampleFails(limit int) bool {
 
 func (l *leaf) closePage(w *Writer) error {
 	if l.mode != plain && l.dictPages == 0 && !l.dictionaryPays() {
-		l.dropDictionary(w.opts.Learned)
+		l.dropDictionary(w.Shared)
 		if l.pageBytes() < w.opts.PageBytes {
 			return nil
 		}
@@ -71,7 +71,7 @@ func (l *leaf) dictionaryPays() bool {
 }
 
 // dropDictionary turns the open page, the first of its chunk, into one without a dictionary.
-func (l *leaf) dropDictionary(learned *Learned) {
+func (l *leaf) dropDictionary(learned *Shared) {
 	if l.physical == byteArray {
 		for _, i := range l.idx {
 			at := l.texts.start[i]
@@ -104,6 +104,14 @@ func (l *leaf) dictBytes() int {
 		return len(l.texts.data)
 	}
 	return len(l.numbers.values) * l.width
+}
+
+// shrink gives up the memory of a chunk that has no values.
+func (l *leaf) shrink() {
+	if l.entries == 0 && l.total == 0 {
+		l.defs, l.reps, l.vals, l.bools, l.idx, l.pages = nil, nil, nil, nil, nil, nil
+		l.numbers, l.texts = numbers{}, texts{}
+	}
 }
 
 func (l *leaf) pageBytes() int {
@@ -197,7 +205,7 @@ func (l *leaf) appendPage(z *compressor, body []byte, header func(*thrift, int, 
 func (l *leaf) finish(w *Writer) (columnChunk, error) {
 	if l.entries > 0 {
 		if l.mode != plain && l.dictPages == 0 && !l.dictionaryPays() {
-			l.dropDictionary(w.opts.Learned)
+			l.dropDictionary(w.Shared)
 		}
 		if err := l.flushPage(w.codec); err != nil {
 			return columnChunk{}, err

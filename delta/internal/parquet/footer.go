@@ -109,12 +109,12 @@ func (w *Writer) appendFooter(b []byte) []byte {
 	t := &thrift{b: b}
 	t.element(func() {
 		t.i32(1, 1) // version of the format, which is 1 for pages of version 1
-		t.list(2, typeStruct, 1+countElements(w.nodes))
+		t.list(2, typeStruct, 1+countElements(w.roots))
 		t.element(func() {
 			t.string(4, "schema")
-			t.i32(5, int64(len(w.nodes)))
+			t.i32(5, int64(len(w.roots)))
 		})
-		for _, n := range w.nodes {
+		for _, n := range w.roots {
 			n.element(t)
 		}
 		t.last = 2

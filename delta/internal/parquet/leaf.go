@@ -85,7 +85,7 @@ func (l *leaf) resetPage() {
 // add takes the entries of one chunk into the open page.
 func (l *leaf) add(w *Writer, arr arrow.Array, lv levels) error {
 	if l.total == 0 && l.entries == 0 {
-		l.begin(w.opts.Learned)
+		l.begin(w.Shared)
 	}
 	l.addLevels(lv)
 	l.chunk.Nulls += int64(len(lv.idx) - lv.alive)
@@ -106,7 +106,7 @@ func (l *leaf) add(w *Writer, arr arrow.Array, lv levels) error {
 }
 
 // begin chooses the mode of a new chunk by what earlier ones taught.
-func (l *leaf) begin(learned *Learned) {
+func (l *leaf) begin(learned *Shared) {
 	switch {
 	case l.physical == boolean || l.physical == fixed:
 		l.mode = plain

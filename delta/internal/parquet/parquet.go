@@ -59,23 +59,27 @@ type Column struct {
 
 // Options tune a Writer; the zero value of each field means its default.
 type Options struct {
-	Codec     Codec    // default Zstd
-	PageBytes int      // size of a page's values from which it is closed; default 256 KiB
-	DictBytes int      // size of a dictionary from which a column goes on without it; default 1 MiB
-	Learned   *Learned // what earlier files of the same columns taught about dictionaries; nil to learn anew
+	Codec     Codec   // default Zstd
+	PageBytes int     // size of a page's values from which it is closed; default 256 KiB
+	DictBytes int     // size of a dictionary from which a column goes on without it; default 1 MiB
+	Shared    *Shared // with other files of the same columns and codec; nil to share nothing
 }
 
-// Learned remembers which columns did not gain from a dictionary. It is shared by the files that one goroutine writes.
-type Learned struct {
-	skip []uint8 // by leaf: chunks that still go without trying
+// Shared is what files of the same columns and codec that one goroutine writes have in common: the compressor, room to
+// work in, and which columns did not gain from a dictionary.
+type Shared struct {
+	codec   *compressor
+	nodes   []nodeScratch
+	scratch scratch
+	skip    []uint8 // by leaf: chunks that still go without trying a dictionary
 }
 
 // Writer writes one file. It is used by one goroutine.
 type Writer struct {
-	dst    io.Writer
-	opts   Options
-	codec  *compressor
-	nodes  []*node
+	dst  io.Writer
+	opts Options
+	*Shared
+	roots  []*node
 	leaves []*leaf
 	groups []rowGroup
 	footer []byte
@@ -83,7 +87,6 @@ type Writer struct {
 	offset    int64 // bytes written to dst
 	rows      int64 // of the closed row groups
 	groupRows int64
-	scratch   scratch
 }
 
 // NewWriter begins a file on dst. Nothing is written before the first row group is full.
@@ -98,15 +101,18 @@ func NewWriter(dst io.Writer, columns []Column, opts *Options) *Writer {
 	if w.opts.DictBytes <= 0 {
 		w.opts.DictBytes = 1 << 20
 	}
-	if w.opts.Learned == nil {
-		w.opts.Learned = &Learned{}
+	if w.Shared = w.opts.Shared; w.Shared == nil {
+		w.Shared = &Shared{}
 	}
-	w.codec = newCompressor(w.opts.Codec)
+	if w.codec == nil {
+		w.codec = newCompressor(w.opts.Codec)
+	}
+	count := 0
 	for i := range columns {
-		w.nodes = append(w.nodes, w.newNode(&columns[i], nil, 0, 0, true))
+		w.roots = append(w.roots, w.newNode(&columns[i], nil, 0, 0, true, &count))
 	}
-	if n := len(w.leaves) - len(w.opts.Learned.skip); n > 0 {
-		w.opts.Learned.skip = append(w.opts.Learned.skip, make([]uint8, n)...)
+	if w.skip == nil {
+		w.nodes, w.skip = make([]nodeScratch, count), make([]uint8, len(w.leaves))
 	}
 	return w
 }
@@ -118,7 +124,7 @@ func (w *Writer) Reset(dst io.Writer) {
 	for _, l := range w.leaves {
 		l.resetChunk()
 	}
-	for _, n := range w.nodes {
+	for _, n := range w.roots {
 		n.resetStats()
 	}
 }
@@ -139,8 +145,8 @@ const chunkRows = 8192
 // for a column of nulls. After an error the file is unusable. Errors: an array of the wrong type; a null in a column
 // that may not have one.
 func (w *Writer) Append(columns []arrow.Array, rows []int32) error {
-	if len(columns) != len(w.nodes) {
-		return fmt.Errorf("parquet: %d arrays for %d columns", len(columns), len(w.nodes))
+	if len(columns) != len(w.roots) {
+		return fmt.Errorf("parquet: %d arrays for %d columns", len(columns), len(w.roots))
 	}
 	step := w.chunkOf(columns)
 	for len(rows) > 0 {
@@ -169,7 +175,7 @@ func (w *Writer) chunkOf(columns []arrow.Array) int {
 }
 
 func (w *Writer) appendChunk(columns []arrow.Array, rows []int32) error {
-	for i, n := range w.nodes {
+	for i, n := range w.roots {
 		if err := w.walk(n, columns[i], levels{idx: rows, alive: len(rows)}); err != nil {
 			return fmt.Errorf("parquet: column %q: %w", n.col.Name, err)
 		}
@@ -181,6 +187,13 @@ func (w *Writer) appendChunk(columns []arrow.Array, rows []int32) error {
 		}
 	}
 	return nil
+}
+
+// Shrink gives the memory of empty buffers back. It is for after a FlushRowGroup, where memory is short.
+func (w *Writer) Shrink() {
+	for _, l := range w.leaves {
+		l.shrink()
+	}
 }
 
 // Rows is the number of rows appended.

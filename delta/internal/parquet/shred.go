@@ -11,8 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/bitutil"
 )
 
-// node is a column or a node below one, with the scratch of the levels it makes. A node's levels live until the walk
-// comes to the same node again, so that its children may read them.
+// node is a column or a node below one.
 type node struct {
 	col      *Column
 	children []*node
@@ -20,6 +19,11 @@ type node struct {
 	stats    *Stats // nil inside lists and maps, and for structs
 	rep      uint8  // repetition level of this node's own repetition (lists, maps)
 
+	ordinal int
+}
+
+// nodeScratch is room for the levels that a node makes. They live until the walk comes to the same node again.
+type nodeScratch struct {
 	idx []int32 // of the entries that are not null
 	def []uint8
 
@@ -37,8 +41,9 @@ type levels struct {
 	alive int     // entries that are there
 }
 
-func (w *Writer) newNode(c *Column, path []string, def, rep uint8, counted bool) *node {
-	n := &node{col: c}
+func (w *Writer) newNode(c *Column, path []string, def, rep uint8, counted bool, count *int) *node {
+	n := &node{col: c, ordinal: *count}
+	*count++
 	path = append(slices.Clone(path), c.Name)
 	if c.Nullable {
 		def++
@@ -49,17 +54,17 @@ func (w *Writer) newNode(c *Column, path []string, def, rep uint8, counted bool)
 	switch c.Kind {
 	case Struct:
 		for i := range c.Children {
-			n.children = append(n.children, w.newNode(&c.Children[i], path, def, rep, counted))
+			n.children = append(n.children, w.newNode(&c.Children[i], path, def, rep, counted, count))
 		}
 	case List:
 		n.rep = rep + 1
 		path = append(path, "list")
-		n.children = []*node{w.newNode(&c.Children[0], path, def+1, rep+1, false)}
+		n.children = []*node{w.newNode(&c.Children[0], path, def+1, rep+1, false, count)}
 	case Map:
 		n.rep = rep + 1
 		path = append(path, "key_value")
 		for i := range c.Children {
-			n.children = append(n.children, w.newNode(&c.Children[i], path, def+1, rep+1, false))
+			n.children = append(n.children, w.newNode(&c.Children[i], path, def+1, rep+1, false, count))
 		}
 	default:
 		n.leaf = newLeaf(c, path, def, rep, len(w.leaves), n.stats)
@@ -80,7 +85,7 @@ func (n *node) resetStats() {
 // walk takes the entries through the node and its children to the leaves.
 func (w *Writer) walk(n *node, arr arrow.Array, lv levels) error {
 	if n.col.Nullable {
-		lv = n.enter(arr, lv)
+		lv = w.nodes[n.ordinal].enter(arr, lv)
 	} else if err := n.require(arr, lv); err != nil {
 		return err
 	}
@@ -100,7 +105,7 @@ func (w *Writer) walk(n *node, arr arrow.Array, lv levels) error {
 }
 
 // enter ends the entries that are null.
-func (n *node) enter(arr arrow.Array, lv levels) levels {
+func (n *nodeScratch) enter(arr arrow.Array, lv levels) levels {
 	if arr != nil && arr.NullN() == 0 {
 		if lv.def != nil {
 			n.def = append(n.def[:0], lv.def...)
@@ -190,27 +195,27 @@ func childOf(s *array.Struct, name string) arrow.Array {
 }
 
 func (w *Writer) walkList(n *node, arr arrow.Array, lv levels) error {
-	children := make([]arrow.Array, len(n.children))
+	children, scratch := make([]arrow.Array, len(n.children)), &w.nodes[n.ordinal]
 	switch a := arr.(type) {
 	case nil:
-		lv = expand[int32](n, nil, lv)
+		lv = expand[int32](n.rep, scratch, nil, lv)
 	case *array.Map:
 		if n.col.Kind != Map {
 			return fmt.Errorf("found %s, wanted a list", arr.DataType())
 		}
-		lv = expand(n, a.Offsets()[a.Data().Offset():], lv)
+		lv = expand(n.rep, scratch, a.Offsets()[a.Data().Offset():], lv)
 		children[0], children[1] = a.Keys(), a.Items()
 	case *array.List:
 		if n.col.Kind != List {
 			return fmt.Errorf("found %s, wanted a map", arr.DataType())
 		}
-		lv = expand(n, a.Offsets()[a.Data().Offset():], lv)
+		lv = expand(n.rep, scratch, a.Offsets()[a.Data().Offset():], lv)
 		children[0] = a.ListValues()
 	case *array.LargeList:
 		if n.col.Kind != List {
 			return fmt.Errorf("found %s, wanted a map", arr.DataType())
 		}
-		lv = expand(n, a.Offsets()[a.Data().Offset():], lv)
+		lv = expand(n.rep, scratch, a.Offsets()[a.Data().Offset():], lv)
 		children[0] = a.ListValues()
 	default:
 		return fmt.Errorf("found %s, wanted a list or map", arr.DataType())
@@ -224,7 +229,7 @@ func (w *Writer) walkList(n *node, arr arrow.Array, lv levels) error {
 }
 
 // expand replaces each list by its elements; a list that is empty, or not there, stays as one dead entry.
-func expand[T int32 | int64](n *node, offsets []T, lv levels) levels {
+func expand[T int32 | int64](rep uint8, n *nodeScratch, offsets []T, lv levels) levels {
 	idx, def, reps := n.elements[:0], n.elementDefs[:0], n.elementReps[:0]
 	alive := 0
 	for i, at := range lv.idx {
@@ -241,7 +246,7 @@ func expand[T int32 | int64](n *node, offsets []T, lv levels) levels {
 		}
 		for e := offsets[at]; e < offsets[at+1]; e++ {
 			idx, def, reps = append(idx, int32(e)), append(def, lv.d+1), append(reps, r)
-			r = n.rep
+			r = rep
 		}
 		alive += int(offsets[at+1] - offsets[at])
 	}

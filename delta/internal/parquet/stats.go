@@ -28,7 +28,7 @@ type Stats struct {
 // Visit calls f for each column of the tree that can be counted, parents before children in the order of the columns:
 // every leaf, list and map that is not inside a list or map. path is valid during the call.
 func (w *Writer) Visit(f func(path []*Column, s *Stats)) {
-	for _, n := range w.nodes {
+	for _, n := range w.roots {
 		n.visit(nil, f)
 	}
 }

@@ -1,0 +1,209 @@
+package delta
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/parquet/metadata"
+	"github.com/google/uuid"
+
+	"github.com/freshet-io/freshet/delta/internal/parquet"
+	"github.com/freshet-io/freshet/store"
+)
+
+// dataFile is an open file of one partition.
+type dataFile struct {
+	folder   string // "" in a table without partitions
+	values   map[string]*string
+	sink     *sink
+	pages    *parquet.Writer
+	rows     int64 // that were appended, counted apart from pages
+	buffered int64 // bytes in memory
+}
+
+// sink is the upload of one file. It begins with the first byte, so that a small file is one put.
+type sink struct {
+	ctx    context.Context // of the call of Writer that is under way
+	st     store.Store
+	key    string
+	upload store.Upload
+	size   int64
+}
+
+func (s *sink) Write(b []byte) (int, error) {
+	if s.upload == nil {
+		u, err := s.st.Create(s.ctx, s.key)
+		if err != nil {
+			return 0, err
+		}
+		s.upload = u
+	}
+	n, err := s.upload.Write(b)
+	s.size += int64(n)
+	return n, err
+}
+
+func (s *sink) abort() error {
+	if s.upload == nil {
+		return nil
+	}
+	return s.upload.Abort()
+}
+
+// append adds the rows of one partition to its open file, and keeps files and memory within their bounds.
+func (w *Writer) append(ctx context.Context, p part, data []arrow.Array) error {
+	f, err := w.file(ctx, p.values)
+	if err != nil {
+		return err
+	}
+	f.sink.ctx = ctx
+	for rows := p.rows; len(rows) > 0; {
+		n := min(len(rows), int(w.opts.RowGroupRows-f.pages.GroupRows()))
+		if err := f.pages.Append(data, rows[:n]); err != nil {
+			return fmt.Errorf("%s: %w", f.sink.key, err)
+		}
+		f.rows += int64(n)
+		f.buffered = f.pages.Buffered()
+		rows = rows[n:]
+		if f.pages.GroupRows() >= w.opts.RowGroupRows || f.buffered >= w.opts.RowGroupBytes {
+			if err := f.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if f.pages.Estimate() >= w.opts.TargetFileBytes {
+		return w.closeFile(ctx, f)
+	}
+	if w.Buffered() > w.opts.MemoryBytes {
+		f := w.largest((*dataFile).memory)
+		if err := f.flush(ctx); err != nil {
+			return err
+		}
+		f.pages.Shrink()
+	}
+	return nil
+}
+
+func (f *dataFile) memory() int64 { return f.buffered }
+
+func (f *dataFile) size() int64 { return f.pages.Estimate() }
+
+func (f *dataFile) flush(ctx context.Context) error {
+	f.sink.ctx = ctx
+	if err := f.pages.FlushRowGroup(); err != nil {
+		return fmt.Errorf("%s: %w", f.sink.key, err)
+	}
+	f.buffered = f.pages.Buffered()
+	return nil
+}
+
+// largest returns the open file with the most of something; there is at least one open file.
+func (w *Writer) largest(of func(*dataFile) int64) *dataFile {
+	var best *dataFile
+	var most int64 = -1
+	for _, folder := range sortedKeys(w.open) {
+		if n := of(w.open[folder]); n > most {
+			best, most = w.open[folder], n
+		}
+	}
+	return best
+}
+
+// file returns the open file of the partition. When there are too many, the largest is closed: whatever is closed
+// early then has at least its share of all that is open, and stragglers of old partitions do not make crumbs.
+func (w *Writer) file(ctx context.Context, values []*string) (*dataFile, error) {
+	folder := ""
+	if len(values) > 0 {
+		folder = partitionFolder(w.names, values)
+	}
+	if f, ok := w.open[folder]; ok {
+		return f, nil
+	}
+	if len(w.open) >= w.opts.MaxOpenFiles {
+		if err := w.closeFile(ctx, w.largest((*dataFile).size)); err != nil {
+			return nil, err
+		}
+	}
+	f := &dataFile{folder: folder, values: make(map[string]*string), sink: &sink{st: w.st, key: w.newKey(folder)}}
+	for i, v := range values {
+		f.values[w.names[i]] = v
+	}
+	if n := len(w.idle); n > 0 {
+		f.pages, w.idle = w.idle[n-1], w.idle[:n-1]
+		f.pages.Reset(f.sink)
+	} else {
+		f.pages = parquet.NewWriter(f.sink, w.columns, &parquet.Options{Codec: w.codec, Shared: &w.shared})
+	}
+	w.open[folder] = f
+	return f, nil
+}
+
+// newKey returns a name that no file ever had.
+func (w *Writer) newKey(folder string) string {
+	suffix := "." + w.codec.String() + ".parquet"
+	switch w.codec {
+	case parquet.Gzip:
+		suffix = ".gz.parquet"
+	case parquet.Uncompressed:
+		suffix = ".parquet"
+	}
+	name := fmt.Sprintf("part-%05d-%s.c000%s", w.files, uuid.NewString(), suffix)
+	w.files++
+	if folder == "" {
+		return name
+	}
+	return folder + "/" + name
+}
+
+// closeFile finishes the file, verifies it and notes its Add.
+func (w *Writer) closeFile(ctx context.Context, f *dataFile) error {
+	f.sink.ctx = ctx
+	if err := f.pages.Close(); err != nil {
+		return fmt.Errorf("%s: %w", f.sink.key, err)
+	}
+	if err := f.verify(len(w.columns)); err != nil {
+		return fmt.Errorf("%s: %w", f.sink.key, err)
+	}
+	if err := f.sink.upload.Close(); err != nil {
+		return fmt.Errorf("%s: %w", f.sink.key, err)
+	}
+	delete(w.open, f.folder)
+	w.keys = append(w.keys, f.sink.key)
+	w.closed += f.sink.size
+	w.adds = append(w.adds, Add{
+		Path:             encodePath(f.sink.key),
+		PartitionValues:  f.values,
+		Size:             f.sink.size,
+		ModificationTime: time.Now().UnixMilli(),
+		DataChange:       true,
+		Stats:            w.rules.json(f.pages),
+	})
+	if len(w.idle) < 4 {
+		w.idle = append(w.idle, f.pages)
+	}
+	return nil
+}
+
+// verify has another implementation parse the footer and counts the rows, before the file becomes visible.
+func (f *dataFile) verify(columns int) error {
+	m, err := metadata.NewFileMetaData(f.pages.Footer(), nil)
+	if err != nil {
+		return fmt.Errorf("the footer does not parse: %w", err)
+	}
+	var rows int64
+	for i := range m.NumRowGroups() {
+		rows += m.RowGroup(i).NumRows()
+	}
+	if m.NumRows != f.rows || rows != f.rows {
+		return fmt.Errorf("the footer tells %d rows, its row groups %d; %d were written", m.NumRows, rows, f.rows)
+	}
+	if n := m.Schema.Root().NumFields(); n != columns {
+		return fmt.Errorf("the footer has %d columns, wanted %d", n, columns)
+	}
+	if f.sink.size != f.pages.Written() {
+		return fmt.Errorf("%d bytes were uploaded of %d", f.sink.size, f.pages.Written())
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package delta
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/freshet-io/freshet/delta/internal/parquet"
+)
+
+// NullError says that a row has null where the schema says NOT NULL.
+type NullError struct {
+	Column string // path of the column, its parts joined by dots
+	Row    int    // of the batch, from 0; -1 when the value is inside a list or map, or the column is missing
+}
+
+func (e *NullError) Error() string {
+	if e.Row < 0 {
+		return fmt.Sprintf("column %q: found null, wanted a value: the column is NOT NULL", e.Column)
+	}
+	return fmt.Sprintf("column %q, row %d: found null, wanted a value: the column is NOT NULL", e.Column, e.Row)
+}
+
+// matcher finds a batch's columns for a schema. It remembers the last batch's schema, since most are alike.
+type matcher struct {
+	last   *arrow.Schema
+	places []int // of the schema's columns in the batch; -1: it has none
+}
+
+// match returns the batch's arrays in the order of the schema, nil for columns that it lacks.
+func (m *matcher) match(s *Schema, rec arrow.RecordBatch) ([]arrow.Array, error) {
+	if m.last == nil || m.last != rec.Schema() && !m.last.Equal(rec.Schema()) {
+		places, err := matchColumns(s, rec.Schema())
+		if err != nil {
+			return nil, err
+		}
+		m.last, m.places = rec.Schema(), places
+	}
+	arrays := make([]arrow.Array, len(s.Fields))
+	for i, at := range m.places {
+		if at >= 0 {
+			arrays[i] = rec.Column(at)
+		}
+		if err := checkNulls(&s.Fields[i], arrays[i], s.Fields[i].Name, int(rec.NumRows())); err != nil {
+			return nil, err
+		}
+	}
+	return arrays, nil
+}
+
+func matchColumns(s *Schema, as *arrow.Schema) ([]int, error) {
+	places := make([]int, len(s.Fields))
+	for i := range places {
+		places[i] = -1
+	}
+	for j, f := range as.Fields() {
+		field, i := s.Lookup(f.Name)
+		if field == nil {
+			return nil, &SchemaMismatchError{Column: f.Name, Found: f.Type.String(), Wanted: "no such column"}
+		}
+		if places[i] >= 0 {
+			return nil, fmt.Errorf("column %q: the batch has it twice", field.Name)
+		}
+		if err := checkType(field.Type, f.Type, field.Name); err != nil {
+			return nil, err
+		}
+		places[i] = j
+	}
+	return places, nil
+}
+
+// checkType checks that arrays of type a hold values of t. An array of type null holds nulls of any type.
+func checkType(t Type, a arrow.DataType, path string) error {
+	mismatch := &SchemaMismatchError{Column: path, Found: a.String(), Wanted: t.String()}
+	if a.ID() == arrow.NULL {
+		return nil
+	}
+	switch t := t.(type) {
+	case *Struct:
+		st, ok := a.(*arrow.StructType)
+		if !ok {
+			return mismatch
+		}
+		for _, f := range st.Fields() {
+			field, _ := lookupField(t.Fields, f.Name)
+			if field == nil {
+				return &SchemaMismatchError{columnPath(path, f.Name), f.Type.String(), "no such field"}
+			}
+			if err := checkType(field.Type, f.Type, columnPath(path, field.Name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case *Array:
+		if l, ok := a.(arrow.ListLikeType); ok && (a.ID() == arrow.LIST || a.ID() == arrow.LARGE_LIST) {
+			return checkType(t.Element, l.Elem(), columnPath(path, "element"))
+		}
+		return mismatch
+	case *Map:
+		mt, ok := a.(*arrow.MapType)
+		if !ok {
+			return mismatch
+		}
+		if err := checkType(t.Key, mt.KeyType(), columnPath(path, "key")); err != nil {
+			return err
+		}
+		return checkType(t.Value, mt.ItemType(), columnPath(path, "value"))
+	}
+	if found, err := typeFromArrow(a, path); err != nil || found != t {
+		return mismatch
+	}
+	return nil
+}
+
+// checkNulls checks that no row has null where the schema wants a value. n is the batch's number of rows, or -1 below
+// a list or map.
+func checkNulls(f *Field, arr arrow.Array, path string, n int) error {
+	if !f.Nullable && n != 0 {
+		if arr == nil || arr.DataType().ID() == arrow.NULL && arr.Len() > 0 {
+			return &NullError{path, -1}
+		}
+	}
+	if arr == nil || arr.Len() == 0 {
+		return nil
+	}
+	if !f.Nullable && arr.NullN() > 0 {
+		return firstNull(arr, path, n)
+	}
+	return checkNullsBelow(f.Type, arr, path, n)
+}
+
+func firstNull(arr arrow.Array, path string, n int) error {
+	for i := range arr.Len() {
+		if arr.IsNull(i) {
+			if n < 0 {
+				i = -1
+			}
+			return &NullError{path, i}
+		}
+	}
+	return nil
+}
+
+func checkNullsBelow(t Type, arr arrow.Array, path string, n int) error {
+	switch a := arr.(type) {
+	case *array.Struct:
+		for i := range t.(*Struct).Fields {
+			f := &t.(*Struct).Fields[i]
+			if err := checkField(f, a, columnPath(path, f.Name), n); err != nil {
+				return err
+			}
+		}
+	case *array.Map:
+		m := t.(*Map)
+		if err := checkElements(&Field{Type: m.Key}, a, a.Keys(), columnPath(path, "key")); err != nil {
+			return err
+		}
+		value := &Field{Type: m.Value, Nullable: m.ValueContainsNull}
+		return checkElements(value, a, a.Items(), columnPath(path, "value"))
+	case array.ListLike:
+		element := &Field{Type: t.(*Array).Element, Nullable: t.(*Array).ContainsNull}
+		return checkElements(element, a, a.ListValues(), columnPath(path, "element"))
+	}
+	return nil
+}
+
+// checkField checks one field of a struct; where the struct itself is null the field may be, too.
+func checkField(f *Field, s *array.Struct, path string, n int) error {
+	child := childNamed(s, f.Name)
+	if f.Nullable || s.NullN() == 0 {
+		return checkNulls(f, child, path, n)
+	}
+	for i := range s.Len() {
+		if s.IsValid(i) && (child == nil || child.IsNull(i)) {
+			if n < 0 {
+				i = -1
+			}
+			return &NullError{path, i}
+		}
+	}
+	if child == nil {
+		return nil
+	}
+	return checkNullsBelow(f.Type, child, path, n)
+}
+
+func childNamed(s *array.Struct, name string) arrow.Array {
+	for i, f := range s.DataType().(*arrow.StructType).Fields() {
+		if strings.EqualFold(f.Name, name) {
+			return s.Field(i)
+		}
+	}
+	return nil
+}
+
+// checkElements checks the elements that rows of the list refer to.
+func checkElements(f *Field, list array.ListLike, elements arrow.Array, path string) error {
+	from, _ := list.ValueOffsets(0)
+	_, to := list.ValueOffsets(list.Len() - 1)
+	used := array.NewSlice(elements, from, to)
+	defer used.Release()
+	return checkNulls(f, used, path, -1)
+}
+
+// parquetColumn returns how a field is laid out in data files.
+func parquetColumn(f Field, path string) (parquet.Column, error) {
+	c := parquet.Column{Name: f.Name, Nullable: f.Nullable, FieldID: fieldID(f.Metadata)}
+	var err error
+	switch t := f.Type.(type) {
+	case Decimal:
+		c.Kind, c.Precision, c.Scale = parquet.Decimal, t.Precision, t.Scale
+	case *Struct:
+		c.Kind = parquet.Struct
+		err = parquetChildren(&c, path, t.Fields...)
+		if err == nil && len(c.Children) == 0 {
+			err = fmt.Errorf("column %q: a struct without a field that files could hold cannot be written", path)
+		}
+	case *Array:
+		c.Kind = parquet.List
+		err = parquetChildren(&c, path, Field{Name: "element", Type: t.Element, Nullable: t.ContainsNull})
+	case *Map:
+		c.Kind = parquet.Map
+		err = parquetChildren(&c, path, Field{Name: "key", Type: t.Key},
+			Field{Name: "value", Type: t.Value, Nullable: t.ValueContainsNull})
+	case Primitive:
+		kind, ok := primitiveKinds[t]
+		if !ok {
+			return c, fmt.Errorf("column %q: values of type %s cannot be written", path, t)
+		}
+		c.Kind = kind
+	}
+	return c, err
+}
+
+func parquetChildren(c *parquet.Column, path string, fields ...Field) error {
+	for _, f := range fields {
+		if f.Type == Void && c.Kind == parquet.Struct {
+			continue // a void field is left out of files
+		}
+		child, err := parquetColumn(f, columnPath(path, f.Name))
+		if err != nil {
+			return err
+		}
+		c.Children = append(c.Children, child)
+	}
+	return nil
+}
+
+var primitiveKinds = map[Primitive]parquet.Kind{
+	Byte: parquet.Int8, Short: parquet.Int16, Integer: parquet.Int32, Long: parquet.Int64, Float: parquet.Float,
+	Double: parquet.Double, Boolean: parquet.Boolean, String: parquet.String, Binary: parquet.Binary,
+	Date: parquet.Date, Timestamp: parquet.Timestamp, TimestampNTZ: parquet.TimestampNTZ,
+}
+
+// fieldID returns the id that column mapping gave the field, 0 if none.
+func fieldID(metadata json.RawMessage) int32 {
+	var m struct {
+		ID int32 `json:"delta.columnMapping.id"`
+	}
+	if len(metadata) == 0 || json.Unmarshal(metadata, &m) != nil {
+		return 0
+	}
+	return m.ID
+}
