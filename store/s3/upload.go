@@ -1,0 +1,247 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	api "github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet-io/freshet/store"
+)
+
+const (
+	partBytes    = 8 << 20
+	maxParts     = 10_000 // S3 takes no more
+	partsAtOnce  = 2
+	firstBytes   = 64 << 10         // of the first buffer, so that small objects take little memory
+	cleanTimeout = 30 * time.Second // for what is done after the caller has given up
+)
+
+// uploadTag is the name of the metadata by which an upload recognises the object it made.
+const uploadTag = "freshet-upload"
+
+// Create begins a streaming upload. See store.Store. An object of up to 8 MiB is one put when it is closed; a larger
+// one is sent in parts of 8 MiB while it is written, two at once.
+func (s *Store) Create(ctx context.Context, key string) (store.Upload, error) {
+	if err := admit(ctx, "create", key); err != nil {
+		return nil, err
+	}
+	return &upload{ctx: ctx, store: s, key: key, free: make(chan []byte, partsAtOnce+1)}, nil
+}
+
+// upload hands each full buffer over to the goroutine that sends it, which gives it back through free:
+//
+//	Write ─▶ buf ──full──▶ send part ──▶ free ──▶ buf
+type upload struct {
+	ctx   context.Context
+	store *Store
+	key   string
+	buf   []byte // the part that is being written
+	free  chan []byte
+	done  bool
+
+	// Only once there is more than one part:
+	id      *string
+	tag     string
+	senders *errgroup.Group
+	sending context.Context // ends with the first part that fails
+	stop    context.CancelFunc
+
+	mu    sync.Mutex
+	parts []types.CompletedPart // by number, which is the index + 1; only senders set an item
+}
+
+func (u *upload) Write(p []byte) (wrote int, err error) {
+	if err := u.writable(); err != nil {
+		return 0, err
+	}
+	for len(p) > 0 {
+		if len(u.buf) == partBytes {
+			if err := u.ship(); err != nil {
+				return wrote, err
+			}
+		}
+		n := min(len(p), partBytes-len(u.buf))
+		u.grow(n)
+		u.buf = append(u.buf, p[:n]...)
+		wrote, p = wrote+n, p[n:]
+	}
+	return wrote, nil
+}
+
+// writable is the check that Write and Close begin with.
+func (u *upload) writable() error {
+	switch {
+	case u.done:
+		return fmt.Errorf("upload of %s: already closed or aborted", u.key)
+	case u.ctx.Err() != nil:
+		return fmt.Errorf("upload %s: %w", u.key, u.ctx.Err())
+	case u.id != nil && u.sending.Err() != nil:
+		return u.senders.Wait()
+	}
+	return nil
+}
+
+// grow makes room for n more bytes in the first buffer; all others have their full size.
+func (u *upload) grow(n int) {
+	if need := len(u.buf) + n; need > cap(u.buf) {
+		bigger := make([]byte, len(u.buf), min(partBytes, max(2*cap(u.buf), need, firstBytes)))
+		copy(bigger, u.buf)
+		u.buf = bigger
+	}
+}
+
+// ship hands the buffer over to be sent as the next part and takes another. It waits while two parts are on their way.
+func (u *upload) ship() error {
+	if u.id == nil {
+		if err := u.begin(); err != nil {
+			return err
+		}
+	}
+	u.mu.Lock()
+	u.parts = append(u.parts, types.CompletedPart{})
+	number := len(u.parts)
+	u.mu.Unlock()
+	if number > maxParts {
+		return fmt.Errorf("upload %s: larger than the %d bytes that fit into %d parts; write smaller objects",
+			u.key, maxParts*partBytes, maxParts)
+	}
+	data := u.buf
+	u.senders.Go(func() error {
+		err := u.send(number, data)
+		u.free <- data[:0]
+		return err
+	})
+	select {
+	case u.buf = <-u.free:
+	default:
+		u.buf = make([]byte, 0, partBytes)
+	}
+	return nil
+}
+
+// begin starts a multipart upload.
+func (u *upload) begin() error {
+	u.tag = uuid.NewString()
+	out, err := u.store.client.CreateMultipartUpload(u.ctx, &api.CreateMultipartUploadInput{
+		Bucket: &u.store.bucket, Key: u.store.key(u.key), Metadata: map[string]string{uploadTag: u.tag},
+	})
+	if err != nil {
+		return u.store.readError(u.ctx, "upload", u.key, err) // nothing visible was written
+	}
+	u.id = out.UploadId
+	ctx, stop := context.WithCancel(u.ctx)
+	u.stop = stop
+	u.senders, u.sending = errgroup.WithContext(ctx)
+	u.senders.SetLimit(partsAtOnce)
+	return nil
+}
+
+// send sends one part. A failure leaves nothing visible.
+func (u *upload) send(number int, data []byte) error {
+	out, err := u.store.client.UploadPart(u.sending, &api.UploadPartInput{
+		Bucket: &u.store.bucket, Key: u.store.key(u.key), UploadId: u.id, PartNumber: aws.Int32(int32(number)),
+		Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))),
+	})
+	if err != nil {
+		return u.store.readError(u.ctx, "upload", u.key, err)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.parts[number-1] = types.CompletedPart{ETag: out.ETag, PartNumber: aws.Int32(int32(number))}
+	return nil
+}
+
+func (u *upload) Close() error {
+	if u.done {
+		return u.writable()
+	}
+	if err := u.writable(); err != nil {
+		return errors.Join(err, u.Abort())
+	}
+	if u.id == nil {
+		u.done = true
+		return u.store.put(u.ctx, "upload", u.key, u.buf)
+	}
+	err := u.ship()
+	if err == nil {
+		err = u.senders.Wait()
+	}
+	if err != nil {
+		return errors.Join(err, u.Abort())
+	}
+	err = u.complete()
+	if err != nil && !errors.Is(err, store.ErrAmbiguous) {
+		return errors.Join(err, u.Abort())
+	}
+	u.end()
+	return err
+}
+
+// complete makes the object of the parts. The SDK may repeat a request whose answer was lost; then the server says that
+// there is no such upload, although it has made the object. The tag tells whether it has.
+func (u *upload) complete() error {
+	traced, sent := trace(u.ctx)
+	_, err := u.store.client.CompleteMultipartUpload(traced, &api.CompleteMultipartUploadInput{
+		Bucket: &u.store.bucket, Key: u.store.key(u.key), UploadId: u.id,
+		MultipartUpload: &types.CompletedMultipartUpload{Parts: u.parts},
+	})
+	if err == nil {
+		return nil
+	}
+	gone := status(err) == http.StatusNotFound && code(err) != noSuchBucket
+	if gone {
+		err = fmt.Errorf("upload %s: %w: %v", u.key, store.ErrAmbiguous, err)
+	} else {
+		err = u.store.writeError(u.ctx, "upload", u.key, err, sent)
+	}
+	if errors.Is(err, store.ErrAmbiguous) && u.landed() {
+		return nil
+	}
+	return err
+}
+
+// landed reports whether the object is there and is certainly the one of this upload.
+func (u *upload) landed() bool {
+	head, err := u.store.client.HeadObject(u.ctx, &api.HeadObjectInput{
+		Bucket: &u.store.bucket, Key: u.store.key(u.key),
+	})
+	return err == nil && head.Metadata[uploadTag] == u.tag
+}
+
+func (u *upload) Abort() error {
+	if u.done {
+		return nil
+	}
+	u.end()
+	if u.id == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), cleanTimeout)
+	defer cancel()
+	_, err := u.store.client.AbortMultipartUpload(ctx, &api.AbortMultipartUploadInput{
+		Bucket: &u.store.bucket, Key: u.store.key(u.key), UploadId: u.id,
+	})
+	if err != nil && status(err) != http.StatusNotFound {
+		return u.store.readError(ctx, "abort", u.key, err)
+	}
+	return nil
+}
+
+// end stops the senders and lets the buffers go.
+func (u *upload) end() {
+	u.done, u.buf = true, nil
+	if u.id != nil {
+		u.stop()
+		_ = u.senders.Wait()
+	}
+}
