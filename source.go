@@ -17,7 +17,8 @@ type Source interface {
 	// Next returns the next batch of any lane, waiting for one. A lane's batches adjoin: After of each is Last of the
 	// one before, or what Resume or Start said. The batch is the caller's. io.EOF: a bounded source has delivered
 	// everything up to where its lanes ended when it was opened. Other errors end the run; outages are waited out
-	// inside, as long as ctx lasts.
+	// inside, as long as ctx lasts. When ctx ends Next returns an error and has lost nothing: the next call, with
+	// another ctx, goes on. After io.EOF it is called again only when a Rewind came between.
 	Next(ctx context.Context) (*Batch, error)
 
 	// Rewind has the source forget what it read of the table's lanes, ask Downstream.Schema and Resume anew, and go

@@ -30,13 +30,16 @@ type Target interface {
 	Start(ctx context.Context, table string, starts Progress) (Progress, error)
 
 	// Write takes the batch, whose After must be the Last of the batch before of that lane (or the resumed progress).
-	// It takes ownership. Errors: ErrStale when the batch's schema no longer fits the table.
+	// It takes ownership. Errors: ErrStale when the batch's schema no longer fits the table, and any error of which
+	// store.Retryable is true: then all that was written of the table is dropped and read again.
 	Write(ctx context.Context, b *Batch) error
 
 	// Pending is what was written and not yet sealed: rows (with rejects), and bytes as they will be stored, roughly.
 	Pending() (rows, bytes int64)
 
 	// Seal closes what was written into one commit a table, ready to run, in no order. Writing may go on at once.
+	// With an error come the commits of the tables that could be sealed; the others are dropped, and read again if the
+	// error is one that Write names.
 	Seal(ctx context.Context) ([]Commit, error)
 
 	// Discard drops what was written of the table and not sealed.

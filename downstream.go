@@ -1,0 +1,169 @@
+package freshet
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/freshet-io/freshet/store"
+)
+
+// errEnded is what a source hears that asks after the run's end.
+var errEnded = errors.New("the pipeline has ended")
+
+// ask is what Downstream wants of the write goroutine: to own lanes from now on, at this progress, or to give lanes up
+// and commit what was written of them.
+type ask struct {
+	table    string
+	own      bool
+	progress Progress      // to own
+	lanes    []Lane        // to give up
+	done     chan struct{} // closed when it is done
+}
+
+// downstream is the run as its source sees it.
+type downstream struct{ *run }
+
+// Schema maps the table's columns back through the steps.
+func (d downstream) Schema(ctx context.Context, table string) (*arrow.Schema, error) {
+	var schema *arrow.Schema
+	err := d.waitOut(ctx, "read the schema of "+table, func() (err error) {
+		schema, err = d.target.Schema(ctx, table)
+		return err
+	})
+	if err != nil || schema == nil {
+		return nil, err
+	}
+	d.stepping.Lock()
+	defer d.stepping.Unlock()
+	var fields []arrow.Field
+	seen := map[string]bool{}
+	for _, f := range schema.Fields() {
+		name, ok := d.origin(f.Name)
+		if ok && !seen[name] {
+			seen[name] = true
+			f.Name = name
+			fields = append(fields, f)
+		}
+	}
+	return arrow.NewSchema(fields, nil), nil
+}
+
+// origin is the source's column that reaches the table unchanged under this name.
+func (d downstream) origin(name string) (string, bool) {
+	for i := len(d.steps) - 1; i >= 0; i-- {
+		in, ok := d.steps[i].Origin(name)
+		if !ok {
+			return "", false
+		}
+		name = in
+	}
+	return name, true
+}
+
+// Ensure plans the steps and has the target make the table for what comes out.
+func (d downstream) Ensure(ctx context.Context, table string, schema *arrow.Schema) error {
+	schema, err := d.plan(schema)
+	if err != nil {
+		return err
+	}
+	return d.waitOut(ctx, "create "+table, func() error { return d.target.Ensure(ctx, table, schema) })
+}
+
+func (d downstream) plan(schema *arrow.Schema) (*arrow.Schema, error) {
+	d.stepping.Lock()
+	defer d.stepping.Unlock()
+	for _, s := range d.steps {
+		var err error
+		if schema, err = s.Plan(schema); err != nil {
+			return nil, err
+		}
+	}
+	return schema, nil
+}
+
+// Resume settles what is on its way of these lanes, so that the table's answer counts it, and lets them go on from there.
+func (d downstream) Resume(ctx context.Context, table string, lanes []Lane) (Progress, error) {
+	if err := d.put(ctx, ask{table: table, lanes: lanes}); err != nil {
+		return nil, err
+	}
+	return d.own(ctx, table, "read the progress of "+table, func() (Progress, error) {
+		return d.target.Resume(ctx, table, lanes)
+	})
+}
+
+// Start commits where lanes begin and lets them go on from there.
+func (d downstream) Start(ctx context.Context, table string, starts Progress) (Progress, error) {
+	return d.own(ctx, table, "record the start of "+table, func() (Progress, error) {
+		return d.target.Start(ctx, table, starts)
+	})
+}
+
+func (d downstream) own(ctx context.Context, table, what string, look func() (Progress, error)) (Progress, error) {
+	var p Progress
+	err := d.waitOut(ctx, what, func() (err error) {
+		p, err = look()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, d.put(ctx, ask{table: table, own: true, progress: p})
+}
+
+// Release commits what was read of the lanes and forgets them. After the run's end there is nothing to commit.
+func (d downstream) Release(ctx context.Context, table string, lanes []Lane) error {
+	err := d.put(ctx, ask{table: table, lanes: lanes})
+	if errors.Is(err, errEnded) {
+		return nil
+	}
+	return err
+}
+
+// put has the write goroutine do it and waits until it is done.
+func (d downstream) put(ctx context.Context, a ask) error {
+	a.done = make(chan struct{})
+	select {
+	case d.asks <- a:
+	case <-d.done:
+		return errEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-a.done:
+		return nil
+	case <-d.done:
+		return errEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// waitOut repeats try as long as the target's store does not answer and ctx lasts.
+func (r *run) waitOut(ctx context.Context, what string, try func() error) error {
+	waited := false
+	for strikes := 1; ; strikes++ {
+		err := try()
+		if err == nil && waited {
+			r.state("running")
+		}
+		if !store.Retryable(err) || ctx.Err() != nil {
+			return err
+		}
+		r.retry(what, err)
+		if !waited {
+			r.state("waiting")
+			waited = true
+		}
+		pause := time.NewTimer(pauseAfter(strikes))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return err
+		}
+	}
+}

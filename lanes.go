@@ -1,0 +1,110 @@
+package freshet
+
+import (
+	"fmt"
+	"slices"
+)
+
+// lanes knows, of each lane of each table, up to where its batches have been written. Only the write goroutine uses it.
+type lanes map[laneKey]*laneState
+
+type laneKey struct {
+	table string
+	lane  Lane
+}
+
+type laneState struct {
+	pos   int64 // the last seq written, or resumed
+	owned bool  // false: its batches are dropped until it is resumed
+	fresh bool  // resumed, and no batch of it has fitted since: batches that were read before may leave a gap
+	dirty bool  // something of it is written and not sealed
+}
+
+// own lets the lane go on from pos.
+func (l lanes) own(table string, lane Lane, pos int64) {
+	l[laneKey{table, lane}] = &laneState{pos: pos, owned: true, fresh: true}
+}
+
+// giveUp drops batches of the lanes from now on. It reports whether something of them waits to be sealed.
+func (l lanes) giveUp(table string, of []Lane) (dirty bool) {
+	for _, lane := range of {
+		s := l[laneKey{table, lane}]
+		if s == nil {
+			s = &laneState{}
+			l[laneKey{table, lane}] = s
+		}
+		dirty = dirty || s.dirty
+		s.owned = false
+	}
+	return dirty
+}
+
+// giveUpTable is giveUp for all lanes of the table, of which nothing waits to be sealed any more.
+func (l lanes) giveUpTable(table string) {
+	for key, s := range l {
+		if key.table == table {
+			s.owned, s.dirty = false, false
+		}
+	}
+}
+
+// clean says that everything is sealed.
+func (l lanes) clean() {
+	for _, s := range l {
+		s.dirty = false
+	}
+}
+
+// admit cuts from the batch what the lane is past already, and moves the lane on to its end. It returns false when
+// nothing of the batch is wanted. Errors: a gap that no rewind explains, or a lane that was never resumed.
+func (l lanes) admit(b *Batch) (bool, error) {
+	s := l[laneKey{b.Table, b.Lane}]
+	switch {
+	case s == nil:
+		return false, invariant("table %s: the source delivers %s, which it never resumed", b.Table, b.Lane)
+	case !s.owned || b.Last <= s.pos:
+		return false, nil
+	case b.After > s.pos && s.fresh:
+		return false, nil
+	case b.After > s.pos:
+		return false, invariant("table %s: after %s the source delivers what follows %s: records are missing",
+			b.Table, b.Lane.Position(s.pos), b.Lane.Position(b.After))
+	}
+	if b.After < s.pos {
+		b.cut(s.pos)
+	}
+	s.pos, s.fresh, s.dirty = b.Last, false, true
+	return true, nil
+}
+
+// cut drops everything up to and with seq.
+func (b *Batch) cut(seq int64) {
+	b.After = seq
+	b.Rejects = slices.DeleteFunc(b.Rejects, func(r Reject) bool { return r.Seq <= seq })
+	if b.Rows == nil {
+		return
+	}
+	i, _ := slices.BinarySearch(b.Seqs, seq+1)
+	whole := b.Rows
+	b.Rows = whole.NewSlice(int64(i), whole.NumRows())
+	whole.Release()
+	b.Seqs = b.Seqs[i:]
+	if b.Kinds != nil {
+		b.Kinds = b.Kinds[i:]
+	}
+	if b.Payloads != nil {
+		b.Payloads = b.Payloads[i:]
+	}
+}
+
+// drop releases the batch, which may be nil.
+func (b *Batch) drop() {
+	if b != nil {
+		b.Release()
+	}
+}
+
+func invariant(format string, args ...any) error {
+	return &Error{Code: CodeInternal, Class: ClassFailure, Msg: fmt.Sprintf(format, args...),
+		Fix: "this is a fault of ours: please report it; nothing wrong was committed"}
+}

@@ -1,0 +1,210 @@
+package freshet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Pipeline moves what a source reads through the steps into a target, and commits it with its progress.
+//
+//	read goroutine        queue            write goroutine            commit goroutine
+//	Source.Next  ──▶ bounded in batches ─▶ position check, Steps, ─▶ Commit.Run, in order,
+//	Source.Rewind    and in bytes          Target.Write, Seal        then Source.Ack
+//
+// The three overlap. A queue that is full holds the one before it back, down to the source.
+type Pipeline struct {
+	Name    string // in logs: "bronze.orders"
+	Source  Source
+	Steps   []Step // may be empty
+	Target  Target
+	Options Options
+}
+
+// Options tune a Pipeline. The zero value of each field means its default.
+type Options struct {
+	// Every is the longest that a record waits for its commit, from its arrival on. Default 10 s. The first commit of
+	// a run does not wait for it, so that whoever starts a pipeline soon sees that it works.
+	Every time.Duration
+	// MaxRows is the number of rows and rejects, over all tables, from which a commit is made at once. Default 0: no limit.
+	MaxRows int64
+	// MaxBytes is the size as stored from which a commit is made at once. Default 256 MiB.
+	MaxBytes int64
+	// QueueBatches bounds the batches that were read and wait for the steps. Default 64.
+	QueueBatches int
+	// QueueBytes bounds their payload bytes; a batch that is larger than all of it passes alone. Default 32 MiB.
+	QueueBytes int64
+	// ShutdownTimeout is how long what was read may still be committed once ctx has ended. Default 30 s.
+	ShutdownTimeout time.Duration
+	// StopAbove ends the run when too many records go to quarantine. nil: never.
+	StopAbove *StopAbove
+	// Observer is told what happens.
+	Observer Observer
+	// Logger takes what a person should see. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.Every <= 0 {
+		o.Every = 10 * time.Second
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 256 << 20
+	}
+	if o.QueueBatches <= 0 {
+		o.QueueBatches = 64
+	}
+	if o.QueueBytes <= 0 {
+		o.QueueBytes = 32 << 20
+	}
+	if o.ShutdownTimeout <= 0 {
+		o.ShutdownTimeout = 30 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// errShutdown says that the time for a shutdown was not enough.
+var errShutdown = errors.New("the time for the shutdown is over")
+
+// Run moves changes until ctx ends, the source has no more (a bounded one), or something fails. When ctx ends it stops
+// reading, commits what was read within ShutdownTimeout, and returns nil; what could not be committed will be read
+// again, and the error says so. Outages of the target are waited out. A failure of the source first lets what was read
+// be committed. Errors for people are *Error. A Pipeline runs once at a time.
+func (p *Pipeline) Run(ctx context.Context) error {
+	opts := p.Options.withDefaults()
+	r := &run{
+		source: p.Source, steps: p.Steps, target: p.Target, opts: opts, obs: opts.Observer,
+		log:     opts.Logger.With("pipeline", p.Name),
+		queue:   make(chan item, opts.QueueBatches),
+		room:    semaphore.NewWeighted(opts.QueueBytes),
+		asks:    make(chan ask),
+		sealed:  make(chan group, 1),
+		results: make(chan result, 16),
+		done:    make(chan struct{}),
+	}
+	r.state("starting")
+	err := r.all(ctx)
+	if err != nil {
+		r.state("failed")
+		r.log.Error("stopped", "error", err)
+		return err
+	}
+	r.state("stopped")
+	r.log.Info("stopped")
+	return nil
+}
+
+// run is one Run of a pipeline: what its three goroutines share.
+type run struct {
+	source Source
+	target Target
+	opts   Options
+	obs    Observer
+	log    *slog.Logger
+
+	stepping sync.Mutex // the steps are used by the write goroutine and by Downstream
+	steps    []Step
+
+	queue   chan item           // read → write
+	room    *semaphore.Weighted // payload bytes that the queue may still take
+	asks    chan ask            // Downstream → write
+	sealed  chan group          // write → commit
+	results chan result         // commit → write
+	done    chan struct{}       // closed when the write goroutine no longer answers
+	rewinds rewinds             // write → read
+}
+
+// item is a batch on its way to the write goroutine, or the mark that the source has come to its end.
+type item struct {
+	batch  *Batch // nil for the mark
+	size   int64  // what it holds of room
+	rewind int    // of a mark: how many rewinds the source had carried out before
+}
+
+// all opens both ends, lets the goroutines work, and closes both ends. The caller's goroutine is the read goroutine.
+func (r *run) all(ctx context.Context) error {
+	if err := r.target.Open(ctx); err != nil {
+		return errors.Join(err, r.target.Close(context.WithoutCancel(ctx)))
+	}
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	working, stopWorking := linger(reading, r.opts.ShutdownTimeout)
+	defer stopWorking()
+
+	var written error
+	var wg sync.WaitGroup
+	wg.Go(func() { written = newWriter(r).loop(working, stopReading) })
+	wg.Go(func() { r.commitAll(working) })
+	read := r.read(reading)
+	wg.Wait()
+	for it := range r.queue {
+		it.batch.drop()
+	}
+	closed := r.close(ctx)
+	if errors.Is(written, errShutdown) {
+		written = fmt.Errorf("%w after %s: what was read and not committed will be read again",
+			errShutdown, r.opts.ShutdownTimeout)
+	}
+	switch {
+	case read != nil && written != nil:
+		return errors.Join(read, written)
+	case read != nil:
+		return read
+	case written != nil:
+		return written
+	}
+	return closed
+}
+
+// close ends both ends, the source first: it may still call down.
+func (r *run) close(ctx context.Context) error {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.ShutdownTimeout)
+	defer cancel()
+	r.rewinds.end()
+	return errors.Join(r.source.Close(closing), r.target.Close(closing))
+}
+
+// linger returns a context that ends d after ctx has ended.
+func linger(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	unhook := context.AfterFunc(ctx, func() {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel(errShutdown)
+		case <-longer.Done():
+		}
+	})
+	return longer, func() {
+		unhook()
+		cancel(nil)
+	}
+}
+
+func (r *run) state(s string) {
+	if r.obs.State != nil {
+		r.obs.State(s)
+	}
+}
+
+func (r *run) stage(s string, since time.Time) {
+	if r.obs.Stage != nil {
+		r.obs.Stage(s, time.Since(since))
+	}
+}
+
+func (r *run) retry(what string, err error) {
+	if r.obs.Retry != nil {
+		r.obs.Retry(what, err)
+	}
+	r.log.Warn("trying again", "what", what, "error", err)
+}

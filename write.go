@@ -1,0 +1,334 @@
+package freshet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/freshet-io/freshet/store"
+)
+
+const (
+	firstEvery = 100 * time.Millisecond // what Options.Every is to the first commit of a run, at most
+	maxFlying  = 2                      // groups that are sealed and not committed: one runs, one waits
+	maxPause   = 10 * time.Second       // between two attempts to read again
+)
+
+// writer is the write goroutine's own state: nobody else touches it, nor the target's writing half.
+type writer struct {
+	*run
+	lanes   lanes
+	gens    map[string]int  // by table: how often what was written of it had to be dropped
+	strikes map[string]int  // by table: how often in a row
+	pending map[string]span // tables with something to seal
+	due     time.Time       // when it must be sealed; zero when nothing is pending
+	timer   *time.Timer     // fires at due
+	flying  int             // groups handed over and not done
+	first   bool            // nothing has been sealed in this run
+	rewound int             // rewinds asked for
+	rejects *rejectWindow
+	verdict error // what the run ends with, once everything is committed
+}
+
+func newWriter(r *run) *writer {
+	w := &writer{run: r, lanes: lanes{}, gens: map[string]int{}, strikes: map[string]int{},
+		pending: map[string]span{}, timer: time.NewTimer(time.Hour), first: true,
+		rejects: newRejectWindow(r.opts.StopAbove)}
+	w.timer.Stop()
+	return w
+}
+
+// loop writes what comes from the queue and seals it in time, until the queue is closed, everything is committed, or
+// something fails; then it stops the reading, and returns when the commit goroutine has ended too.
+func (w *writer) loop(ctx context.Context, stopReading func()) error {
+	defer w.timer.Stop()
+	err := w.work(ctx)
+	close(w.done)
+	stopReading()
+	close(w.sealed)
+	for res := range w.results {
+		if e := w.settle(res); err == nil {
+			err = e
+		}
+	}
+	if err == nil {
+		err = w.verdict
+	}
+	return err
+}
+
+func (w *writer) work(ctx context.Context) error {
+	for {
+		var err error
+		over := false
+		select {
+		case it, ok := <-w.queue:
+			if over = !ok; over {
+				err = w.flush(ctx, nil)
+			} else {
+				over, err = w.take(ctx, it)
+			}
+		case a := <-w.asks:
+			err = w.answer(ctx, a)
+		case res := <-w.results:
+			err = w.settle(res)
+		case <-w.timer.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err == nil && !over {
+			err = w.sealIfDue(ctx)
+		}
+		if err != nil || over {
+			return err
+		}
+	}
+}
+
+// take handles one item of the queue. It reports whether the run is over.
+func (w *writer) take(ctx context.Context, it item) (over bool, err error) {
+	if it.batch != nil {
+		defer w.room.Release(it.size)
+		return w.write(ctx, it.batch)
+	}
+	if err := w.settleAll(ctx); err != nil || it.rewind != w.rewound {
+		return false, err
+	}
+	w.verdict = w.rejects.final()
+	return true, nil
+}
+
+// write puts the batch through the steps into the target. It reports whether the run is over.
+func (w *writer) write(ctx context.Context, b *Batch) (over bool, err error) {
+	wanted, err := w.lanes.admit(b)
+	if err != nil || !wanted {
+		b.Release()
+		return false, err
+	}
+	s, seen := w.pending[b.Table]
+	if b.ReadAt.IsZero() {
+		b.ReadAt = time.Now()
+	}
+	if !seen || b.ReadAt.Before(s.oldest) {
+		s.oldest = b.ReadAt
+	}
+	if b.Newest.After(s.newest) {
+		s.newest = b.Newest
+	}
+	w.pending[b.Table] = s
+	w.setDue(s.oldest)
+	if err := w.transform(ctx, b); err != nil {
+		b.Release()
+		return false, err
+	}
+	table, rows, rejects := b.Table, int64(b.NumRows()), int64(len(b.Rejects))
+	start := time.Now()
+	err = w.target.Write(ctx, b)
+	w.stage("write", start)
+	if err != nil {
+		return false, w.lost(ctx, table, "write to "+table, err)
+	}
+	if w.verdict = w.rejects.add(time.Now(), rows, rejects); w.verdict != nil {
+		return true, w.settleAll(ctx)
+	}
+	rows, bytes := w.target.Pending()
+	if w.opts.MaxRows > 0 && rows >= w.opts.MaxRows || bytes >= w.opts.MaxBytes {
+		return false, w.flush(ctx, nil)
+	}
+	return false, nil
+}
+
+func (w *writer) transform(ctx context.Context, b *Batch) error {
+	if len(w.steps) == 0 {
+		return nil
+	}
+	w.stepping.Lock()
+	defer w.stepping.Unlock()
+	start := time.Now()
+	for _, s := range w.steps {
+		if err := s.Apply(ctx, b); err != nil {
+			return fmt.Errorf("step %s on %s: %w", s.Name(), b.Lane.Position(b.Last), err)
+		}
+	}
+	w.stage("transform", start)
+	return nil
+}
+
+// setDue makes sure that what arrived at oldest is sealed in time.
+func (w *writer) setDue(oldest time.Time) {
+	every := w.opts.Every
+	if w.first {
+		every = min(every, firstEvery)
+	}
+	if at := oldest.Add(every); w.due.IsZero() || at.Before(w.due) {
+		w.due = at
+		w.timer.Reset(time.Until(at))
+	}
+}
+
+// sealIfDue seals when it is time, unless the commits cannot keep up: then waiting makes the next one larger, and not
+// later than it would be behind the others.
+func (w *writer) sealIfDue(ctx context.Context) error {
+	if w.due.IsZero() || w.flying >= maxFlying || time.Now().Before(w.due) {
+		return nil
+	}
+	return w.flush(ctx, nil)
+}
+
+// flush seals what is pending and hands it over; passed, if any, is closed once that and all before it is done with.
+func (w *writer) flush(ctx context.Context, passed chan struct{}) error {
+	g := group{passed: passed}
+	if len(w.pending) > 0 {
+		commits, err := w.target.Seal(ctx)
+		g.commits, g.spans, g.gens = commits, w.pending, map[string]int{}
+		for _, c := range commits {
+			g.gens[c.Table()] = w.gens[c.Table()]
+		}
+		tables := w.pending
+		w.pending, w.due, w.first = map[string]span{}, time.Time{}, false
+		w.timer.Stop()
+		w.lanes.clean()
+		if err != nil {
+			if err := w.unsealed(ctx, tables, g.gens, err); err != nil {
+				return err
+			}
+		}
+	}
+	if len(g.commits) == 0 && passed == nil {
+		return nil
+	}
+	return w.handOver(ctx, g)
+}
+
+// unsealed drops the tables that Seal could not seal.
+func (w *writer) unsealed(ctx context.Context, tables map[string]span, sealed map[string]int, err error) error {
+	for table := range tables {
+		if _, ok := sealed[table]; ok {
+			continue
+		}
+		if err := w.lost(ctx, table, "seal "+table, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handOver gives the group to the commit goroutine. While that is busy its results are settled, lest each waits for
+// the other.
+func (w *writer) handOver(ctx context.Context, g group) error {
+	for {
+		select {
+		case w.sealed <- g:
+			w.flying++
+			return nil
+		case res := <-w.results:
+			if err := w.settle(res); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// settleAll commits everything that was written and waits for it.
+func (w *writer) settleAll(ctx context.Context) error {
+	if err := w.flush(ctx, nil); err != nil {
+		return err
+	}
+	for w.flying > 0 {
+		select {
+		case res := <-w.results:
+			if err := w.settle(res); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// settle takes note of the outcome of a commit.
+func (w *writer) settle(res result) error {
+	switch {
+	case res.table == "":
+		w.flying--
+	case res.err == nil:
+		delete(w.strikes, res.table)
+	case errors.Is(res.err, ErrStale):
+		if res.gen == w.gens[res.table] {
+			w.stale(res.table)
+		}
+	default:
+		return res.err
+	}
+	return nil
+}
+
+// lost drops what was written of the table and has it read again, when err is one that this helps against.
+func (w *writer) lost(ctx context.Context, table, doing string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, ErrStale):
+	case store.Retryable(err):
+		w.retry(doing, err)
+	default:
+		return err
+	}
+	w.stale(table)
+	return nil
+}
+
+// stale drops what was written of the table and not committed, and has the source read it again. The pauses between
+// attempts without progress grow and are random, so that two copies that fight over a table do not keep in step.
+func (w *writer) stale(table string) {
+	w.target.Discard(table)
+	w.gens[table]++
+	w.lanes.giveUpTable(table)
+	delete(w.pending, table)
+	if len(w.pending) == 0 {
+		w.due = time.Time{}
+		w.timer.Stop()
+	}
+	if w.obs.Stale != nil {
+		w.obs.Stale(table)
+	}
+	pause := pauseAfter(w.strikes[table])
+	w.strikes[table]++
+	w.log.Warn("the table has moved on; reading again", "table", table, "pause", pause)
+	w.rewound++
+	w.rewinds.add(table, pause)
+}
+
+// pauseAfter is how long to wait after that many failures in a row: nothing, then up to 50 ms, 100 ms, … 10 s.
+func pauseAfter(strikes int) time.Duration {
+	if strikes == 0 {
+		return 0
+	}
+	ceiling := min(maxPause, 50*time.Millisecond<<min(strikes-1, 10))
+	return ceiling/2 + rand.N(ceiling/2)
+}
+
+// answer does what Downstream asks for.
+func (w *writer) answer(ctx context.Context, a ask) error {
+	if a.own {
+		for lane, pos := range a.progress {
+			w.lanes.own(a.table, lane, pos)
+		}
+		close(a.done)
+		return nil
+	}
+	dirty := w.lanes.giveUp(a.table, a.lanes)
+	if !dirty && w.flying == 0 {
+		close(a.done)
+		return nil
+	}
+	if dirty {
+		return w.flush(ctx, a.done)
+	}
+	return w.handOver(ctx, group{passed: a.done})
+}
