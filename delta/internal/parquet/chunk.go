@@ -20,7 +20,7 @@ func (l *leaf) afterChunk(w *Writer) error {
 			l.mode = encoded
 		}
 	}
-	if l.mode != plain && l.dictBytes() > w.opts.DictBytes {
+	if l.mode != plain && (l.dictBytes() > w.opts.DictBytes || l.dictLen() > maxEntries) {
 		if l.dictPages == 0 {
 			l.dropDictionary(w.Shared)
 		} else {
@@ -36,13 +36,19 @@ func (l *leaf) afterChunk(w *Writer) error {
 	return nil
 }
 
+// maxEntries is from how many values on a dictionary costs more time in cache misses than its smaller pages are worth.
+const maxEntries = 1 << 16
+
 // sampleFails guesses from the repeats among the first values how many distinct ones there are (of d values, n
-// draws repeat about n²/2d times) and says whether their dictionary would outgrow its limit by far.
+// draws repeat about n²/2d times) and says whether their dictionary would outgrow its limits.
 func (l *leaf) sampleFails(limit int) bool {
 	n, distinct := float64(len(l.idx)), float64(l.dictLen())
-	repeats := max(n-distinct, 0.5)
+	guess := distinct
+	if repeats := max(n-distinct, 0.5); repeats < n/2 {
+		guess = n * n / (2 * repeats)
+	}
 	width := float64(l.dictBytes()) / distinct
-	return n*n/(2*repeats)*width > 1.5*float64(limit)
+	return guess > maxEntries || guess*width > 1.5*float64(limit)
 }
 
 func (l *leaf) closePage(w *Writer) error {
@@ -119,7 +125,7 @@ func (l *leaf) pageBytes() int {
 }
 
 func (l *leaf) buffered() int64 {
-	dict := len(l.texts.data) + 4*len(l.texts.start) + 8*len(l.texts.slots)
+	dict := len(l.texts.data) + 4*len(l.texts.start) + 16*len(l.texts.slots)
 	dict += 8*len(l.numbers.values) + 4*len(l.numbers.slots)
 	return int64(len(l.pages) + l.pageBytes() + dict)
 }
@@ -166,11 +172,20 @@ func (l *leaf) flushPage(z *compressor) error {
 	}
 	l.total += int64(l.entries)
 	header := func(t *thrift, raw, packed int) { dataPageHeader(t, raw, packed, l.entries, encoding) }
-	if err := l.appendPage(z, body, header); err != nil {
+	if err := l.appendPage(z, l.level(), body, header); err != nil {
 		return err
 	}
 	l.resetPage()
 	return nil
+}
+
+// level is the better one for doubles alone: decimal fractions repeat in their low bytes over distances that the fast
+// level does not see, which makes a third of their size. Other columns gain a tenth at most, at twice the time.
+func (l *leaf) level() level {
+	if l.physical == float64s && l.mode == plain {
+		return better
+	}
+	return fast
 }
 
 func appendBits(dst []byte, v []uint8) []byte {
@@ -184,8 +199,8 @@ func appendBits(dst []byte, v []uint8) []byte {
 	return dst
 }
 
-func (l *leaf) appendPage(z *compressor, body []byte, header func(*thrift, int, int)) error {
-	packed, err := z.compress(body)
+func (l *leaf) appendPage(z *compressor, v level, body []byte, header func(*thrift, int, int)) error {
+	packed, err := z.compress(body, v)
 	if err != nil {
 		return err
 	}
@@ -244,5 +259,5 @@ func (l *leaf) appendDictionary(z *compressor) error {
 		z.raw = body
 	}
 	n := l.dictLen()
-	return l.appendPage(z, body, func(t *thrift, raw, packed int) { dictPageHeader(t, raw, packed, n) })
+	return l.appendPage(z, fast, body, func(t *thrift, raw, packed int) { dictPageHeader(t, raw, packed, n) })
 }

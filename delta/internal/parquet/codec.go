@@ -30,31 +30,49 @@ func (c Codec) thrift() int64 {
 	return [...]int64{6, 1, 2, 0}[c]
 }
 
+// level is how hard the zstd encoder tries.
+type level uint8
+
+const (
+	fast   level = iota // level 1
+	better              // level 3
+)
+
+// compressor compresses pages.
 type compressor struct {
-	codec Codec
-	zstd  *zstd.Encoder
-	raw   []byte // the page before compression
-	out   []byte // and after
+	codec  Codec
+	fast   *zstd.Encoder
+	better *zstd.Encoder
+	raw    []byte // the page before compression
+	out    []byte // and after
 }
 
 func newCompressor(c Codec) *compressor {
 	z := &compressor{codec: c}
 	if c == Zstd {
-		var err error
-		z.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-			zstd.WithEncoderCRC(false))
-		if err != nil {
-			panic(fmt.Sprintf("parquet: zstd refuses its own options: %v", err))
-		}
+		z.fast, z.better = newZstd(zstd.SpeedFastest), newZstd(zstd.SpeedDefault)
 	}
 	return z
 }
 
+func newZstd(v zstd.EncoderLevel) *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(v), zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderCRC(false), zstd.WithAllLitEntropyCompression(true), zstd.WithWindowSize(1<<20))
+	if err != nil {
+		panic(fmt.Sprintf("parquet: zstd refuses its own options: %v", err))
+	}
+	return e
+}
+
 // compress returns b compressed. The result is valid until the next call.
-func (z *compressor) compress(b []byte) ([]byte, error) {
+func (z *compressor) compress(b []byte, v level) ([]byte, error) {
 	switch z.codec {
 	case Zstd:
-		z.out = z.zstd.EncodeAll(b, z.out[:0])
+		e := z.fast
+		if v == better {
+			e = z.better
+		}
+		z.out = e.EncodeAll(b, z.out[:0])
 		return z.out, nil
 	case Snappy:
 		z.out = snappy.Encode(z.out[:cap(z.out)], b)

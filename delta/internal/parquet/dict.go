@@ -66,7 +66,13 @@ type texts struct {
 	seed  maphash.Seed
 }
 
-type slot struct{ hash, at uint32 } // at: index + 1; 0 is free
+// slot has what is needed to find a value with one look into data.
+type slot struct {
+	hash   uint32
+	at     uint32 // index + 1; 0 is free
+	start  uint32 // of the bytes in data
+	length uint32
+}
 
 func (d *texts) reset() {
 	d.data, d.start = d.data[:0], d.start[:0]
@@ -88,15 +94,15 @@ func (d *texts) index(v []byte) (uint32, bool) {
 	tag := uint32(hash >> 32)
 	mask := uint64(len(d.slots) - 1)
 	for h := hash & mask; ; h = (h + 1) & mask {
-		s := d.slots[h]
+		s := &d.slots[h]
 		if s.at == 0 {
 			d.start = append(d.start, uint32(len(d.data)))
 			d.data = binary.LittleEndian.AppendUint32(d.data, uint32(len(v)))
+			d.slots[h] = slot{tag, uint32(len(d.start)), uint32(len(d.data)), uint32(len(v))}
 			d.data = append(d.data, v...)
-			d.slots[h] = slot{tag, uint32(len(d.start))}
 			return uint32(len(d.start) - 1), true
 		}
-		if s.hash == tag && bytes.Equal(d.value(s.at-1), v) {
+		if s.hash == tag && int(s.length) == len(v) && bytes.Equal(d.data[s.start:][:len(v)], v) {
 			return s.at - 1, false
 		}
 	}
@@ -110,11 +116,12 @@ func (d *texts) grow() {
 	d.slots = make([]slot, n)
 	mask := uint64(n - 1)
 	for i := range d.start {
-		hash := maphash.Bytes(d.seed, d.value(uint32(i)))
+		v := d.value(uint32(i))
+		hash := maphash.Bytes(d.seed, v)
 		h := hash & mask
 		for d.slots[h].at != 0 {
 			h = (h + 1) & mask
 		}
-		d.slots[h] = slot{uint32(hash >> 32), uint32(i + 1)}
+		d.slots[h] = slot{uint32(hash >> 32), uint32(i + 1), d.start[i] + 4, uint32(len(v))}
 	}
 }

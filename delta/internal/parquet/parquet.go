@@ -60,7 +60,7 @@ type Column struct {
 // Options tune a Writer; the zero value of each field means its default.
 type Options struct {
 	Codec     Codec   // default Zstd
-	PageBytes int     // size of a page's values from which it is closed; default 256 KiB
+	PageBytes int     // size of a page's values from which it is closed; default 512 KiB
 	DictBytes int     // size of a dictionary from which a column goes on without it; default 1 MiB
 	Shared    *Shared // with other files of the same columns and codec; nil to share nothing
 }
@@ -96,7 +96,7 @@ func NewWriter(dst io.Writer, columns []Column, opts *Options) *Writer {
 		w.opts = *opts
 	}
 	if w.opts.PageBytes <= 0 {
-		w.opts.PageBytes = 256 << 10
+		w.opts.PageBytes = 512 << 10
 	}
 	if w.opts.DictBytes <= 0 {
 		w.opts.DictBytes = 1 << 20
