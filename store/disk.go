@@ -13,23 +13,24 @@ import (
 	"time"
 )
 
-// tempDir is the folder below the root where objects are written before they get their names. No listing shows it,
-// and engines that read Delta tables pass over names that begin with a dot.
+// tempDir is the folder below the root where objects are written before they get their names. No listing
+// shows it, and engines that read Delta tables pass over names that begin with a dot.
 const tempDir = ".tmp-freshet"
 
 // tempAge is how long a file of tempDir must have lain still before it counts as the leftover of a crash.
 const tempAge = 24 * time.Hour
 
-// Disk is a Store of plain files below a root folder: the key is the path. It is safe for concurrent use, also by
-// several processes.
+// Disk is a Store of plain files below a root folder: the key is the path. It is safe for concurrent use,
+// also by several processes.
 //
-// An object is written to a temporary file, synced, and then given its name by rename(2), or by link(2) where the key
-// must be free; then the folder is synced. So it is there whole or not at all, also after a loss of power, and of any
-// number of processes exactly one creates a key. That needs a file system with hard links and everything below the
-// root on the one file system. Symbolic links are followed. A deleted object may come back after a loss of power.
+// An object is written to a temporary file, synced, and then given its name by rename(2), or by link(2) where
+// the key must be free; then the folder is synced. So it is there whole or not at all, also after a loss of
+// power, and of any number of processes exactly one creates a key. That needs a file system with hard links
+// and everything below the root on the one file system. Symbolic links are followed. A deleted object may
+// come back after a loss of power.
 //
-// A key cannot be both an object and the folder of another ("a" and "a/b"), nor have a part longer than the file
-// system's names.
+// A key cannot be both an object and the folder of another ("a" and "a/b"), nor have a part longer than the
+// file system's names.
 type Disk struct {
 	root string
 
@@ -37,8 +38,9 @@ type Disk struct {
 	durable map[string]bool // folders known to be on the disk for good, with all above them
 }
 
-// NewDisk returns the store of the files below root, which is made with the first write if it is not there. It
-// removes temporary files of processes that died more than a day ago. It fails if root is a file or cannot be read.
+// NewDisk returns the store of the files below root, which is made with the first write if it is not there.
+// It removes temporary files of processes that died more than a day ago. It fails if root is a file or cannot
+// be read.
 func NewDisk(root string) (*Disk, error) {
 	abs, err := filepath.Abs(root)
 	if err != nil {
@@ -57,8 +59,8 @@ func NewDisk(root string) (*Disk, error) {
 	return &Disk{root: abs, durable: map[string]bool{}}, nil
 }
 
-// removeLeftovers deletes what it can of the temporary files last written before a time. What it cannot delete
-// only takes room.
+// removeLeftovers deletes what it can of the temporary files last written before a time. What it cannot
+// delete only takes room.
 func removeLeftovers(dir string, before time.Time) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -172,8 +174,8 @@ func missing(err error) bool {
 	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// diskError wraps an error of the operating system with the key and the sentinel that callers branch on. It is for
-// calls after which it is certain that nothing was written.
+// diskError wraps an error of the operating system with the key and the sentinel that callers branch on. It
+// is for calls after which it is certain that nothing was written.
 func diskError(verb, key string, err error) error {
 	var is error
 	switch {
@@ -191,11 +193,13 @@ func diskError(verb, key string, err error) error {
 	return fmt.Errorf("%s %s: %w: %w", verb, key, is, err)
 }
 
-// temporary reports whether the machine is short of something, or a file system on the network does not answer.
+// temporary reports whether the machine is short of something, or a file system on the network does not
+// answer.
 func temporary(err error) bool {
 	for _, code := range []error{
-		syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.EBUSY, syscall.ENOLCK,
-		syscall.ESTALE, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENOTCONN, syscall.ENODEV,
+		syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.EBUSY,
+		syscall.ENOLCK, syscall.ESTALE, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH,
+		syscall.ENOTCONN, syscall.ENODEV,
 	} {
 		if errors.Is(err, code) {
 			return true

@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// List yields objects in key order. See Store. It reads a folder when it comes to it, whole, and only folders that can
-// hold keys asked for; files that vanish meanwhile are passed over, as are names that are no valid keys.
+// List yields objects in key order. See Store. It reads a folder when it comes to it, whole, and only folders
+// that can hold keys asked for; files that vanish meanwhile are passed over, as are names that are no valid
+// keys.
 func (d *Disk) List(ctx context.Context, prefix, after string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		dir := prefix[:strings.LastIndexByte(prefix, '/')+1]
@@ -30,15 +31,15 @@ type diskWalk struct {
 	yield         func(Object, error) bool
 }
 
-// diskEntry is a file or a folder; the key of a folder ends with a slash, which is what gives the order of keys: a
-// folder "a" comes behind a file "a-b" and before a file "a0".
+// diskEntry is a file or a folder; the key of a folder ends with a slash, which is what gives the order of
+// keys: a folder "a" comes behind a file "a-b" and before a file "a0".
 type diskEntry struct {
 	key    string
 	folder bool
 }
 
-// folder yields what lies in the folder of keys that begin with dir: "" or ending with a slash. It reports whether to
-// go on.
+// folder yields what lies in the folder of keys that begin with dir: "" or ending with a slash. It reports
+// whether to go on.
 func (w *diskWalk) folder(dir string) bool {
 	if err := w.ctx.Err(); err != nil {
 		return w.fail(dir, err)

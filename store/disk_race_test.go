@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// race tries to create every key once and prints the numbers of those it won. It says "ready" and then waits for a
-// line, so that all racers run at once.
+// race tries to create every key once and prints the numbers of those it won. It says "ready" and then waits
+// for a line, so that all racers run at once.
 func race(root, name string) error {
 	d, err := store.NewDisk(root)
 	if err != nil {

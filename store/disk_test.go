@@ -147,7 +147,7 @@ func TestDisk_KeyInTemporaryFolder_Refused(t *testing.T) {
 func TestDisk_ListAfter_ReadsNoOtherFolder(t *testing.T) {
 	root := t.TempDir()
 	d := newDisk(t, root)
-	for _, key := range []string{"_delta_log/00000000000000000001.json", "_delta_log/00000000000000000002.json"} {
+	for _, key := range []string{logKey(1), logKey(2)} {
 		if err := d.Put(t.Context(), key, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestDisk_List_FollowsLinksAndSkipsDanglingOnes(t *testing.T) {
 	root, other := t.TempDir(), t.TempDir()
 	d := newDisk(t, root)
 	writeFile(t, filepath.Join(other, "k"), "x")
-	for name, to := range map[string]string{"dir": other, "file": filepath.Join(other, "k"), "gone": other + "/gone"} {
+	for name, to := range map[string]string{"dir": other, "file": other + "/k", "gone": other + "/gone"} {
 		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -207,6 +207,16 @@ func TestDisk_NoPermission_ErrPermission(t *testing.T) {
 	for call, err := range map[string]error{"Get": getErr, "Put": d.Put(t.Context(), "a/l", nil)} {
 		if !errors.Is(err, store.ErrPermission) {
 			t.Errorf("%s: got %v, want ErrPermission", call, err)
+		}
+	}
+}
+
+func BenchmarkDisk_PutIfAbsent_Commit(b *testing.B) {
+	d := newDisk(b, b.TempDir())
+	data := make([]byte, 2000)
+	for i := 0; b.Loop(); i++ {
+		if err := d.PutIfAbsent(b.Context(), logKey(i), data); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -11,10 +11,12 @@ import (
 	"syscall"
 )
 
-// writeBufferBytes is what an upload gathers before it calls the operating system; larger writes pass through.
+// writeBufferBytes is what an upload gathers before it calls the operating system; larger writes pass
+// through.
 const writeBufferBytes = 64 << 10
 
-// maxDurable bounds the folders a Disk remembers; beyond it forgets all, which costs some syncs and nothing else.
+// maxDurable bounds the folders a Disk remembers; beyond it forgets all, which costs some syncs and nothing
+// else.
 const maxDurable = 1 << 16
 
 // Put writes the object and replaces one that is there. See Store.
@@ -22,8 +24,8 @@ func (d *Disk) Put(ctx context.Context, key string, data []byte) error {
 	return d.write(ctx, key, data, os.Rename)
 }
 
-// PutIfAbsent writes the object if the key is free. See Store. It is ambiguous only if the folder cannot be synced,
-// or if a file system on the network loses its answer.
+// PutIfAbsent writes the object if the key is free. See Store. It is ambiguous only if the folder cannot be
+// synced, or if a file system on the network loses its answer.
 func (d *Disk) PutIfAbsent(ctx context.Context, key string, data []byte) error {
 	return d.write(ctx, key, data, linkNew)
 }
@@ -38,7 +40,8 @@ func (d *Disk) Create(ctx context.Context, key string) (Upload, error) {
 	if err != nil {
 		return nil, diskError("create", key, err)
 	}
-	return &diskUpload{ctx: ctx, disk: d, key: key, path: path, file: f, buf: bufio.NewWriterSize(f, writeBufferBytes)}, nil
+	buf := bufio.NewWriterSize(f, writeBufferBytes)
+	return &diskUpload{ctx: ctx, disk: d, key: key, path: path, file: f, buf: buf}, nil
 }
 
 func (d *Disk) write(ctx context.Context, key string, data []byte, name func(from, to string) error) error {
@@ -82,8 +85,8 @@ func finish(f *os.File, err error) error {
 	return errors.Join(err, f.Close())
 }
 
-// publish gives a finished temporary file its name and makes the name durable. Once name has succeeded, or has failed
-// in a way that may hide a success, an error says ErrAmbiguous.
+// publish gives a finished temporary file its name and makes the name durable. Once name has succeeded, or
+// has failed in a way that may hide a success, an error says ErrAmbiguous.
 func (d *Disk) publish(verb, key, temp, path string, name func(from, to string) error) error {
 	dir := filepath.Dir(path)
 	if err := d.makeDurable(dir); err != nil {
@@ -108,8 +111,8 @@ func (d *Disk) publish(verb, key, temp, path string, name func(from, to string) 
 
 // linkNew gives a file a second name that must be free.
 //
-// A file system on the network may lose the answer of a link that it made, try again by itself, and then say "exists".
-// Who won is seen from the number of names that our file has.
+// A file system on the network may lose the answer of a link that it made, try again by itself, and then say
+// "exists". Who won is seen from the number of names that our file has.
 func linkNew(from, to string) error {
 	err := os.Link(from, to)
 	if err == nil {
@@ -127,25 +130,25 @@ func nameError(verb, key, path string, err error) error {
 	info, lookErr := os.Stat(path)
 	switch {
 	case lookErr == nil && info.IsDir():
-		return fmt.Errorf("%s %s: there is a folder of this name, so that it cannot be an object: %w", verb, key, err)
+		return fmt.Errorf("%s %s: a folder has this name, so that no object can: %w", verb, key, err)
 	case errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%s %s: a part of the key is an object and no folder: %v", verb, key, err)
 	case errors.Is(err, syscall.EEXIST):
 		return wrap(verb, key, ErrExists)
 	case errors.Is(err, syscall.EXDEV):
-		return fmt.Errorf("%s %s: its folder is on another file system than the store's root: open the store there: %w",
-			verb, key, err)
+		return fmt.Errorf("%s %s: its folder is on another file system than the store's root: "+
+			"open the store there: %w", verb, key, err)
 	case errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS):
-		return fmt.Errorf("%s %s: the file system has no hard links, without which two writers could overwrite each "+
-			"other: use another one: %w", verb, key, err)
+		return fmt.Errorf("%s %s: the file system has no hard links, without which two writers could "+
+			"overwrite each other: use another one: %w", verb, key, err)
 	case temporary(err):
 		return fmt.Errorf("%s %s: %w: %w", verb, key, ErrAmbiguous, err)
 	}
 	return diskError(verb, key, err)
 }
 
-// makeDurable makes the folder, where missing, and syncs it and all above it up to the root's parent, once: a folder
-// made by another process may not have reached the disk yet.
+// makeDurable makes the folder, where missing, and syncs it and all above it up to the root's parent, once: a
+// folder made by another process may not have reached the disk yet.
 func (d *Disk) makeDurable(dir string) error {
 	d.mu.Lock()
 	known := d.durable[dir]

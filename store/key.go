@@ -9,7 +9,8 @@ import (
 // maxKeyBytes is the longest key that S3 takes.
 const maxKeyBytes = 1024
 
-// CheckKey reports why a key is not one that every Store can hold, and nil when it is: see Store for the rules.
+// CheckKey reports why a key is not one that every Store can hold, and nil when it is: see Store for the
+// rules.
 func CheckKey(key string) error {
 	switch {
 	case key == "":

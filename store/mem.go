@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Mem is a Store in memory, for tests and for pipes that need not outlive the process. Two Mems share nothing. It is
-// safe for concurrent use; it copies what it is given and what it gives.
+// Mem is a Store in memory, for tests and for pipes that need not outlive the process. Two Mems share
+// nothing. It is safe for concurrent use; it copies what it is given and what it gives.
 type Mem struct {
 	mu      sync.RWMutex
 	keys    []string // in order
@@ -201,8 +201,8 @@ func (u *memUpload) Abort() error {
 	return nil
 }
 
-// Span turns the arguments of Store.ReadRange into the half-open range [from, to) of an object of size bytes. It
-// returns io.EOF for an offset at or beyond the end.
+// Span turns the arguments of Store.ReadRange into the half-open range [from, to) of an object of size bytes.
+// It returns io.EOF for an offset at or beyond the end.
 func Span(size, offset, length int64) (from, to int64, err error) {
 	switch {
 	case offset < 0:

@@ -1,9 +1,11 @@
-// Package store is object storage as Freshet needs it: whole reads, ranged reads, writes, writes that happen only if
-// nothing is there yet, streaming uploads, and listings in key order that begin after a given key.
+// Package store is object storage as Freshet needs it: whole reads, ranged reads, writes, writes that happen
+// only if nothing is there yet, streaming uploads, and listings in key order that begin after a given key.
 //
 // Guarantees every implementation gives, and storetest checks:
-//   - Of any number of concurrent PutIfAbsent calls for one key, from any number of processes, exactly one wins.
-//   - An object is visible whole or not at all; what a finished call has written, every later Get and List shows.
+//   - Of any number of concurrent PutIfAbsent calls for one key, from any number of processes, exactly one
+//     wins.
+//   - An object is visible whole or not at all; what a finished call has written, every later Get and List
+//     shows.
 //   - List yields keys in the order of their bytes.
 //
 // Non-goals: renames, appends, folders as objects, permissions.
@@ -23,8 +25,8 @@ var (
 	ErrNotFound = errors.New("object not found")
 	// ErrExists says that PutIfAbsent found an object under the key and left it alone.
 	ErrExists = errors.New("object exists")
-	// ErrAmbiguous says that a write may or may not have landed: the answer was lost on the way. Only a later look
-	// at the store can tell.
+	// ErrAmbiguous says that a write may or may not have landed: the answer was lost on the way. Only a later
+	// look at the store can tell.
 	ErrAmbiguous = errors.New("result of the write is unknown")
 	// ErrPermission says that the store refused the credentials or the caller's rights.
 	ErrPermission = errors.New("permission denied")
@@ -41,15 +43,16 @@ type Object struct {
 	Modified time.Time // as the store's own clock said
 }
 
-// Store is a place for objects below one root. Keys are non-empty, slash-separated, raw (not URL-encoded), without a
-// leading slash and without "." or ".." parts; other keys are errors. All methods are safe for concurrent use.
+// Store is a place for objects below one root. Keys are non-empty, slash-separated, raw (not URL-encoded),
+// without a leading slash and without "." or ".." parts; other keys are errors. All methods are safe for
+// concurrent use.
 type Store interface {
 	// Get returns the whole object. Errors: ErrNotFound, ErrPermission, ErrUnavailable.
 	Get(ctx context.Context, key string) ([]byte, error)
 
-	// ReadRange returns the bytes [offset, offset+length) of the object, or fewer where the object ends before.
-	// A negative offset counts from the end (then length is ignored: the last -offset bytes are returned).
-	// Errors: as Get; an offset beyond the end yields io.EOF.
+	// ReadRange returns the bytes [offset, offset+length) of the object, or fewer where the object ends
+	// before. A negative offset counts from the end (then length is ignored: the last -offset bytes are
+	// returned). Errors: as Get; an offset beyond the end yields io.EOF.
 	ReadRange(ctx context.Context, key string, offset, length int64) ([]byte, error)
 
 	// Stat returns size and time of the object. Errors: as Get.
@@ -59,27 +62,29 @@ type Store interface {
 	// Errors: ErrPermission, ErrFull, ErrUnavailable, ErrAmbiguous.
 	Put(ctx context.Context, key string, data []byte) error
 
-	// PutIfAbsent writes the object only if the key is free. It returns nil when this very call wrote it, ErrExists
-	// when the key was taken (by whom, it cannot tell), and ErrAmbiguous when it cannot say whether it wrote; it never
-	// hides an ambiguous attempt behind a retry of its own.
+	// PutIfAbsent writes the object only if the key is free. It returns nil when this very call wrote it,
+	// ErrExists when the key was taken (by whom, it cannot tell), and ErrAmbiguous when it cannot say whether
+	// it wrote; it never hides an ambiguous attempt behind a retry of its own.
 	PutIfAbsent(ctx context.Context, key string, data []byte) error
 
 	// Create begins a streaming upload. Nothing is visible before Upload.Close returned nil.
 	Create(ctx context.Context, key string) (Upload, error)
 
-	// List yields the objects whose keys begin with prefix and are greater than after (bytewise; "" for all), in key
-	// order. It reads lazily: a caller that stops early costs no further requests. The prefix need not end at a slash.
+	// List yields the objects whose keys begin with prefix and are greater than after (bytewise; "" for all),
+	// in key order. It reads lazily: a caller that stops early costs no further requests. The prefix need not
+	// end at a slash.
 	List(ctx context.Context, prefix, after string) iter.Seq2[Object, error]
 
 	// Delete removes the object; a missing one is no error.
 	Delete(ctx context.Context, key string) error
 
-	// URL names the root for people and log lines, without secrets: "file:///data/lake", "s3://bucket/prefix", "mem:".
+	// URL names the root for people and log lines, without secrets: "file:///data/lake",
+	// "s3://bucket/prefix", "mem:".
 	URL() string
 }
 
-// Upload is an object being written. It is used by one goroutine. Exactly one of Close and Abort ends it; Abort after
-// Close does nothing, so that it can be deferred.
+// Upload is an object being written. It is used by one goroutine. Exactly one of Close and Abort ends it;
+// Abort after Close does nothing, so that it can be deferred.
 type Upload interface {
 	io.Writer
 	// Close makes the object visible. Errors: as Put.
@@ -88,8 +93,8 @@ type Upload interface {
 	Abort() error
 }
 
-// Retryable reports whether trying again later may help: the store was unavailable or an answer was lost, as opposed
-// to a refusal that will stand. A full store counts as retryable, since room can be made.
+// Retryable reports whether trying again later may help: the store was unavailable or an answer was lost, as
+// opposed to a refusal that will stand. A full store counts as retryable, since room can be made.
 func Retryable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAmbiguous) || errors.Is(err, ErrFull)
 }

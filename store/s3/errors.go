@@ -26,7 +26,8 @@ func (s *Store) readError(ctx context.Context, verb, key string, err error) erro
 	case is == nil:
 		return fmt.Errorf("%s %s: %w: %w", verb, key, store.ErrUnavailable, err)
 	case status(err) == http.StatusForbidden:
-		return fmt.Errorf("%s %s (a missing object looks so too, without the right s3:ListBucket): %w", verb, key, is)
+		return fmt.Errorf("%s %s (so looks a missing object too, without the right s3:ListBucket): %w",
+			verb, key, is)
 	default:
 		return fmt.Errorf("%s %s: %w", verb, key, is)
 	}
@@ -49,8 +50,8 @@ func (s *Store) writeError(ctx context.Context, verb, key string, err error, sen
 	return fmt.Errorf("%s %s: %w: %w", verb, key, store.ErrUnavailable, err)
 }
 
-// refusal returns what the server, or the way to it, has clearly refused and would refuse again; nil when it may be
-// otherwise the next time, or when the answer is not known.
+// refusal returns what the server, or the way to it, has clearly refused and would refuse again; nil when it
+// may be otherwise the next time, or when the answer is not known.
 func (s *Store) refusal(err error) error {
 	var creds *credentialsError
 	var cert *tls.CertificateVerificationError
@@ -58,15 +59,17 @@ func (s *Store) refusal(err error) error {
 	case errors.As(err, &creds) && creds.hadSome:
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	case errors.As(err, &creds):
-		return fmt.Errorf("%w: no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE: %w",
-			store.ErrPermission, err)
+		return fmt.Errorf("%w: no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "+
+			"or AWS_PROFILE: %w", store.ErrPermission, err)
 	case errors.As(err, &cert):
-		return fmt.Errorf("the server's certificate is not trusted; name its authority in AWS_CA_BUNDLE: %w", err)
+		return fmt.Errorf("the server's certificate is not trusted; "+
+			"name its authority in AWS_CA_BUNDLE: %w", err)
 	}
 	switch code(err) {
 	case noSuchBucket:
 		return fmt.Errorf("bucket %q does not exist; create it first: %v", s.bucket, err)
-	case "PermanentRedirect", "MovedPermanently", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException":
+	case "PermanentRedirect", "MovedPermanently", "AuthorizationHeaderMalformed",
+		"IllegalLocationConstraintException":
 		return fmt.Errorf("bucket %q is in another region than %q; set AWS_REGION to %q: %w",
 			s.bucket, s.client.Options().Region, regionOf(err), err)
 	case "ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired":
@@ -120,8 +123,8 @@ func regionOf(err error) string {
 	return "the bucket's region"
 }
 
-// knownCredentials passes on credentials and marks the failure to get them, which the SDK reports like any other. Once
-// there were some, a failure is an outage of the service that renews them.
+// knownCredentials passes on credentials and marks the failure to get them, which the SDK reports like any
+// other. Once there were some, a failure is an outage of the service that renews them.
 type knownCredentials struct {
 	from    aws.CredentialsProvider
 	hadSome atomic.Bool

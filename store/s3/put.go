@@ -25,7 +25,8 @@ func (s *Store) Put(ctx context.Context, key string, data []byte) error {
 func (s *Store) put(ctx context.Context, verb, key string, data []byte) error {
 	traced, sent := trace(ctx)
 	_, err := s.client.PutObject(traced, &api.PutObjectInput{
-		Bucket: &s.bucket, Key: s.key(key), Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))),
+		Bucket: &s.bucket, Key: s.key(key), Body: bytes.NewReader(data),
+		ContentLength: aws.Int64(int64(len(data))),
 	})
 	if err != nil {
 		return s.writeError(ctx, verb, key, err, sent)
@@ -33,8 +34,8 @@ func (s *Store) put(ctx context.Context, verb, key string, data []byte) error {
 	return nil
 }
 
-// PutIfAbsent writes the object if the key is free. See store.Store. Before the first one, the store is probed; a
-// server that does not keep conditions is an error, see Probe.
+// PutIfAbsent writes the object if the key is free. See store.Store. Before the first one, the store is
+// probed; a server that does not keep conditions is an error, see Probe.
 func (s *Store) PutIfAbsent(ctx context.Context, key string, data []byte) error {
 	if err := admit(ctx, "put", key); err != nil {
 		return err
@@ -63,12 +64,14 @@ func (s *Store) putIfAbsent(ctx context.Context, key string, data []byte) error 
 	return err
 }
 
-// tryIfAbsent is one conditional put. again says that nothing was stored and that a later attempt may succeed.
+// tryIfAbsent is one conditional put. again says that nothing was stored and that a later attempt may
+// succeed.
 func (s *Store) tryIfAbsent(ctx context.Context, key string, data []byte) (again bool, err error) {
 	traced, sent := trace(ctx)
 	_, err = s.client.PutObject(traced, &api.PutObjectInput{
-		Bucket: &s.bucket, Key: s.key(key), Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))),
-		IfNoneMatch: aws.String("*"),
+		Bucket: &s.bucket, Key: s.key(key), Body: bytes.NewReader(data),
+		ContentLength: aws.Int64(int64(len(data))),
+		IfNoneMatch:   aws.String("*"),
 	}, func(o *api.Options) { o.Retryer = aws.NopRetryer{} })
 	switch {
 	case err == nil:
@@ -85,10 +88,10 @@ func (s *Store) tryIfAbsent(ctx context.Context, key string, data []byte) (again
 	return errors.Is(err, store.ErrUnavailable), err
 }
 
-// Probe finds out whether the server keeps the condition of a conditional put, by putting an object of a hidden name
-// twice, and deletes it. It returns an error if the second put was taken: then two writers would overwrite each
-// other's commits, and the store must not be used for tables. Errors: ErrPermission, ErrUnavailable when it could not
-// find out.
+// Probe finds out whether the server keeps the condition of a conditional put, by putting an object of a
+// hidden name twice, and deletes it. It returns an error if the second put was taken: then two writers would
+// overwrite each other's commits, and the store must not be used for tables. Errors: ErrPermission,
+// ErrUnavailable when it could not find out.
 func (s *Store) Probe(ctx context.Context) error {
 	key := "_freshet/probe-" + uuid.NewString()
 	defer func() {
@@ -113,11 +116,12 @@ func (s *Store) Probe(ctx context.Context) error {
 			return s.unprobed(err)
 		}
 	}
-	return fmt.Errorf("probe %s: %w: no clear answer to %d conditional puts", s.URL(), store.ErrUnavailable, s.attempts)
+	return fmt.Errorf("probe %s: %w: no clear answer to %d conditional puts",
+		s.URL(), store.ErrUnavailable, s.attempts)
 }
 
-// unprobed wraps an error that kept the probe from an answer. An ambiguous one concerns the probe's object alone, and
-// not the one that the caller puts.
+// unprobed wraps an error that kept the probe from an answer. An ambiguous one concerns the probe's object
+// alone, and not the one that the caller puts.
 func (s *Store) unprobed(err error) error {
 	if errors.Is(err, store.ErrAmbiguous) {
 		return fmt.Errorf("probe %s: %w: %v", s.URL(), store.ErrUnavailable, err)
@@ -126,11 +130,12 @@ func (s *Store) unprobed(err error) error {
 }
 
 func (s *Store) noConditions() error {
-	return fmt.Errorf("the server of %s ignores the condition If-None-Match of a put, so that two writers would "+
-		"overwrite each other's commits: use a server that keeps it", s.URL())
+	return fmt.Errorf("the server of %s ignores the condition If-None-Match of a put, so that two writers "+
+		"would overwrite each other's commits: use a server that keeps it", s.URL())
 }
 
-// probe remembers that the store has passed. A failure is not remembered: an outage ends, and a server is replaced.
+// probe remembers that the store has passed. A failure is not remembered: an outage ends, and a server is
+// replaced.
 type probe struct {
 	turn   chan struct{} // one token: who holds it may probe
 	passed chan struct{} // closed by the holder

@@ -1,16 +1,16 @@
 // Package s3 is a store.Store in a bucket of Amazon S3 or of any server that speaks its protocol.
 //
 // Guarantees, besides those of store.Store:
-//   - PutIfAbsent is one conditional put. It is sent again only when it is certain that nothing was stored: no
-//     connection was made, or the server said that it refused. A server that ignores conditions is found out before
-//     the first such put.
+//   - PutIfAbsent is one conditional put. It is sent again only when it is certain that nothing was stored:
+//     no connection was made, or the server said that it refused. A server that ignores conditions is found
+//     out before the first such put.
 //   - Memory is at most three parts of 8 MiB for each upload, whatever its size.
 //
-// Non-goals: creating buckets, encryption settings, versions of objects, S3 Express directory buckets (their listings
-// have no order).
+// Non-goals: creating buckets, encryption settings, versions of objects, S3 Express directory buckets (their
+// listings have no order).
 //
-// Processes that die during an upload leave its parts behind, which no listing shows; let a lifecycle rule of the
-// bucket abort incomplete multipart uploads.
+// Processes that die during an upload leave its parts behind, which no listing shows; let a lifecycle rule of
+// the bucket abort incomplete multipart uploads.
 //
 //	lake, err := s3.Open(ctx, "bucket", "lake/orders", nil)
 package s3
@@ -50,8 +50,9 @@ const (
 	idleConnections = 32
 )
 
-// Options say how to reach the server. Empty fields are taken from the environment (AWS_REGION, AWS_ENDPOINT_URL,
-// AWS_ACCESS_KEY_ID, AWS_CA_BUNDLE …), the files in ~/.aws and the machine's role, as every AWS tool does.
+// Options say how to reach the server. Empty fields are taken from the environment (AWS_REGION,
+// AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_CA_BUNDLE), the files in ~/.aws and the machine's role, as every
+// AWS tool does.
 type Options struct {
 	Region          string        // default as above; with an endpoint, us-east-1
 	Endpoint        string        // base URL of a server that is not Amazon's, which gets path-style requests
@@ -71,7 +72,8 @@ func (o *Options) Validate() error {
 	if o.Endpoint != "" {
 		u, err := url.Parse(o.Endpoint)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			faults = append(faults, fmt.Errorf("s3 endpoint %q is not a URL like https://host:port", o.Endpoint))
+			err = fmt.Errorf("s3 endpoint %q is not a URL like https://host:port", o.Endpoint)
+			faults = append(faults, err)
 		}
 	}
 	if (o.AccessKeyID == "") != (o.SecretAccessKey == "") {
@@ -98,8 +100,9 @@ type Store struct {
 	probe    probe
 }
 
-// Open returns the store of the objects of a bucket whose keys begin with prefix and a slash; the prefix may be empty.
-// Nothing is sent to the bucket. Errors: faults of the options or of the files in ~/.aws, and a missing region.
+// Open returns the store of the objects of a bucket whose keys begin with prefix and a slash; the prefix may
+// be empty. Nothing is sent to the bucket. Errors: faults of the options or of the files in ~/.aws, and a
+// missing region.
 func Open(ctx context.Context, bucket, prefix string, opts *Options) (*Store, error) {
 	prefix = strings.Trim(prefix, "/")
 	where := strings.TrimSuffix("s3://"+bucket+"/"+prefix, "/")
@@ -137,7 +140,8 @@ func Open(ctx context.Context, bucket, prefix string, opts *Options) (*Store, er
 	if client.Options().Region == "" {
 		return nil, fmt.Errorf("open %s: no region is set: set AWS_REGION to the region of the bucket", where)
 	}
-	return &Store{client: client, bucket: bucket, prefix: prefix, attempts: given.Attempts, probe: newProbe()}, nil
+	s := &Store{client: client, bucket: bucket, prefix: prefix, attempts: given.Attempts, probe: newProbe()}
+	return s, nil
 }
 
 // orDefaults returns a copy with defaults in place of zeros, but for what the SDK finds by itself.
@@ -198,7 +202,7 @@ func (s *Store) Stat(ctx context.Context, key string) (store.Object, error) {
 	if err != nil {
 		return store.Object{}, s.readError(ctx, "stat", key, err)
 	}
-	return store.Object{Key: key, Size: aws.ToInt64(head.ContentLength), Modified: aws.ToTime(head.LastModified)}, nil
+	return object(key, head.ContentLength, head.LastModified), nil
 }
 
 // Delete removes the object. See store.Store.
@@ -214,8 +218,8 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.writeError(ctx, "delete", key, err, sent)
 }
 
-// List yields objects in key order. See store.Store. One request brings up to 1000 of them. Keys that are no valid
-// ones, such as the folder markers of other tools, are passed over.
+// List yields objects in key order. See store.Store. One request brings up to 1000 of them. Keys that are no
+// valid ones, such as the folder markers of other tools, are passed over.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Object, error] {
 	return func(yield func(store.Object, error) bool) {
 		if after > prefix && !strings.HasPrefix(after, prefix) {
@@ -239,13 +243,12 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 					continue
 				}
 				if key <= last {
-					yield(store.Object{}, fmt.Errorf("list %s: %s lists %q behind %q, not in the order of keys: directory "+
-						"buckets cannot be used", prefix, s.URL(), key, last))
+					yield(store.Object{}, fmt.Errorf("list %s: %s lists %q behind %q, not in the order of "+
+						"keys: directory buckets cannot be used", prefix, s.URL(), key, last))
 					return
 				}
 				last = key
-				o := store.Object{Key: key, Size: aws.ToInt64(found.Size), Modified: aws.ToTime(found.LastModified)}
-				if !yield(o, nil) {
+				if !yield(object(key, found.Size, found.LastModified), nil) {
 					return
 				}
 			}
@@ -281,7 +284,8 @@ func (s *Store) ReadRange(ctx context.Context, key string, offset, length int64)
 	data, part, err := s.download(ctx, "read", key, want)
 	switch {
 	case status(err) == http.StatusRequestedRangeNotSatisfiable && offset < 0:
-		// The object is empty, or the server refuses a tail longer than the object. Either way all of it is asked for.
+		// The object is empty, or the server refuses a tail longer than the object. Either way all of it is
+		// asked for.
 		data, _, err = s.download(ctx, "read", key, "")
 		return data, err
 	case status(err) == http.StatusRequestedRangeNotSatisfiable:
@@ -302,8 +306,8 @@ func span(key string, size, offset, length int64) (from, to int64, err error) {
 	return from, to, err
 }
 
-// download reads an object, or a range of it in the form of HTTP. part says that the server sent a range. The SDK tries
-// again what fails before the body; a body that breaks off is read again here.
+// download reads an object, or a range of it in the form of HTTP. part says that the server sent a range. The
+// SDK tries again what fails before the body; a body that breaks off is read again here.
 func (s *Store) download(ctx context.Context, verb, key, span string) (data []byte, part bool, err error) {
 	in := &api.GetObjectInput{Bucket: &s.bucket, Key: s.key(key)}
 	if span != "" {
@@ -338,6 +342,10 @@ func readBody(body io.ReadCloser, size *int64) ([]byte, error) {
 	return data, err
 }
 
+func object(key string, size *int64, modified *time.Time) store.Object {
+	return store.Object{Key: key, Size: aws.ToInt64(size), Modified: aws.ToTime(modified)}
+}
+
 func (s *Store) key(key string) *string {
 	return aws.String(s.prefix + key)
 }
@@ -353,8 +361,8 @@ func admit(ctx context.Context, verb, key string) error {
 	return nil
 }
 
-// trace returns a context that notes whether a request made with it got as far as a connection. As long as sent is
-// false, the server has certainly not seen the request.
+// trace returns a context that notes whether a request made with it got as far as a connection. As long as
+// sent is false, the server has certainly not seen the request.
 func trace(ctx context.Context) (traced context.Context, sent *atomic.Bool) {
 	sent = new(atomic.Bool)
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{

@@ -35,8 +35,8 @@ func openReal(t *testing.T) *s3.Store {
 	t.Helper()
 	name := os.Getenv("S3_BUCKET")
 	if name == "" {
-		t.Skip("S3_BUCKET is not set: name a bucket there, and its server in AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, " +
-			"AWS_SECRET_ACCESS_KEY and AWS_REGION")
+		t.Skip("S3_BUCKET is not set: name a bucket there, and its server in AWS_ENDPOINT_URL, " +
+			"AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION")
 	}
 	s, err := s3.Open(t.Context(), name, "test/"+uuid.NewString(), nil)
 	if err != nil {
@@ -193,9 +193,9 @@ func openURL(t *testing.T, url, prefix string) *s3.Store {
 func clearEnvironment(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{
-		"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_PROFILE", "AWS_ACCESS_KEY_ID",
-		"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CA_BUNDLE",
+		"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_PROFILE",
+		"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE",
+		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CA_BUNDLE",
 	} {
 		t.Setenv(name, "")
 	}

@@ -29,8 +29,8 @@ const (
 // uploadTag is the name of the metadata by which an upload recognises the object it made.
 const uploadTag = "freshet-upload"
 
-// Create begins a streaming upload. See store.Store. An object of up to 8 MiB is one put when it is closed; a larger
-// one is sent in parts of 8 MiB while it is written, two at once.
+// Create begins a streaming upload. See store.Store. An object of up to 8 MiB is one put when it is closed; a
+// larger one is sent in parts of 8 MiB while it is written, two at once.
 func (s *Store) Create(ctx context.Context, key string) (store.Upload, error) {
 	if err := admit(ctx, "create", key); err != nil {
 		return nil, err
@@ -100,7 +100,8 @@ func (u *upload) grow(n int) {
 	}
 }
 
-// ship hands the buffer over to be sent as the next part and takes another. It waits while two parts are on their way.
+// ship hands the buffer over to be sent as the next part and takes another. It waits while two parts are on
+// their way.
 func (u *upload) ship() error {
 	if u.id == nil {
 		if err := u.begin(); err != nil {
@@ -149,8 +150,9 @@ func (u *upload) begin() error {
 // send sends one part. A failure leaves nothing visible.
 func (u *upload) send(number int, data []byte) error {
 	out, err := u.store.client.UploadPart(u.sending, &api.UploadPartInput{
-		Bucket: &u.store.bucket, Key: u.store.key(u.key), UploadId: u.id, PartNumber: aws.Int32(int32(number)),
-		Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))),
+		Bucket: &u.store.bucket, Key: u.store.key(u.key), UploadId: u.id,
+		PartNumber: aws.Int32(int32(number)), Body: bytes.NewReader(data),
+		ContentLength: aws.Int64(int64(len(data))),
 	})
 	if err != nil {
 		return u.store.readError(u.ctx, "upload", u.key, err)
@@ -187,8 +189,8 @@ func (u *upload) Close() error {
 	return err
 }
 
-// complete makes the object of the parts. The SDK may repeat a request whose answer was lost; then the server says that
-// there is no such upload, although it has made the object. The tag tells whether it has.
+// complete makes the object of the parts. The SDK may repeat a request whose answer was lost; then the server
+// says that there is no such upload, although it has made the object. The tag tells whether it has.
 func (u *upload) complete() error {
 	traced, sent := trace(u.ctx)
 	_, err := u.store.client.CompleteMultipartUpload(traced, &api.CompleteMultipartUploadInput{

@@ -19,7 +19,8 @@ var ErrCrashed = errors.New("the process has crashed")
 // Op names a call of store.Store, or the Close of an upload.
 type Op string
 
-// The calls that a rule is asked about. List counts when its iteration begins; an upload's Write and Abort do not count.
+// The calls that a rule is asked about. List counts when its iteration begins; an upload's Write and Abort do
+// not count.
 const (
 	OpGet         Op = "get"
 	OpReadRange   Op = "read range"
@@ -44,11 +45,11 @@ type Kind int
 const (
 	None        Kind = iota
 	ErrorBefore      // the call is not made and returns Err, or else ErrUnavailable
-	ErrorAfter       // the call is made, but returns Err, or else ErrAmbiguous if it writes and ErrUnavailable if not
+	ErrorAfter       // the call is made and returns Err, or else ErrAmbiguous (writes) or ErrUnavailable
 	Slow             // the call waits for Release or the end of its context, and is made in the first case
 	Torn             // Get, ReadRange and List give half of it, and ErrUnavailable with io.ErrUnexpectedEOF
 	Lag              // List does not show the Objects objects that were written last
-	CrashBefore      // the process dies before the call: it and every later one return ErrCrashed and do nothing
+	CrashBefore      // the process dies before the call: it and all later ones fail with ErrCrashed
 	CrashAfter       // the process dies once the call is made
 )
 
@@ -60,12 +61,13 @@ type Fault struct {
 	Objects int             // of Lag: how many objects are hidden
 }
 
-// Rule decides on the fault of a call. n counts the calls of the Faulty from 1. Calls of Rule do not overlap. The key
-// of a List is its prefix.
+// Rule decides on the fault of a call. n counts the calls of the Faulty from 1. Calls of Rule do not overlap.
+// The key of a List is its prefix.
 type Rule func(op Op, key string, n int) Fault
 
-// Faulty is a store.Store over another one that fails as its rule says. It is safe for concurrent use if the inner one
-// is. What has landed in the inner store is there for a second Faulty: so a test lets one process die and another go on.
+// Faulty is a store.Store over another one that fails as its rule says. It is safe for concurrent use if the
+// inner one is. What has landed in the inner store is there for a second Faulty: so a test lets one process
+// die and another go on.
 type Faulty struct {
 	inner store.Store
 	rule  Rule
@@ -98,7 +100,8 @@ func (f *Faulty) Count(op Op) int {
 	return f.counts[op]
 }
 
-// Crashed reports whether a crash has happened. A test that crashes at call 1, 2, 3 … is done when it has not.
+// Crashed reports whether a crash has happened. A test that crashes at call 1, 2, 3 … is done when it has
+// not.
 func (f *Faulty) Crashed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,9 +122,9 @@ func CrashAt(n int, after bool) Rule {
 	}
 }
 
-// Seeded returns a rule by which each call fails with the given probability, by errors that a real store may return:
-// writes before or after they landed, reads before or torn. What happens to the i-th call of one kind on one key
-// depends on the seed alone, not on the order in which goroutines run. A rule is for one Faulty.
+// Seeded returns a rule by which each call fails with the given probability, by errors that a real store may
+// return: writes before or after they landed, reads before or torn. What happens to the i-th call of one kind
+// on one key depends on the seed alone, not on the order in which goroutines run. A rule is for one Faulty.
 func Seeded(seed uint64, probability float64) Rule {
 	type call struct {
 		op  Op
@@ -156,7 +159,9 @@ func (f *Faulty) Get(ctx context.Context, key string) ([]byte, error) {
 
 // ReadRange is the inner ReadRange, unless the rule says otherwise.
 func (f *Faulty) ReadRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
-	return f.read(ctx, OpReadRange, key, func() ([]byte, error) { return f.inner.ReadRange(ctx, key, offset, length) })
+	return f.read(ctx, OpReadRange, key, func() ([]byte, error) {
+		return f.inner.ReadRange(ctx, key, offset, length)
+	})
 }
 
 // Stat is the inner Stat, unless the rule says otherwise.

@@ -98,13 +98,16 @@ func TestFaulty_ErrorAfter_Lands(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", op, err, want)
 		}
 	}
-	if got, want := list(t.Context(), inner).keys, []string{"absent", "old", "put", "upload"}; !slices.Equal(got, want) {
+	got, want := list(t.Context(), inner).keys, []string{"absent", "old", "put", "upload"}
+	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func TestFaulty_ErrGiven_Returned(t *testing.T) {
-	f := storetest.NewFaulty(newInner(t), always(storetest.Fault{Kind: storetest.ErrorBefore, Err: store.ErrFull}))
+	f := storetest.NewFaulty(newInner(t), always(storetest.Fault{
+		Kind: storetest.ErrorBefore, Err: store.ErrFull,
+	}))
 	for op, err := range calls(t.Context(), f) {
 		if !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%s: got %v, want ErrFull", op, err)
@@ -213,7 +216,8 @@ func TestSeeded_SameSeed_SameFaults(t *testing.T) {
 		rule := storetest.Seeded(seed, 0.3)
 		for i := range 1000 {
 			key := fmt.Sprint("k", i%7)
-			kinds = append(kinds, rule(storetest.OpPutIfAbsent, key, i).Kind, rule(storetest.OpGet, key, i).Kind)
+			kinds = append(kinds, rule(storetest.OpPutIfAbsent, key, i).Kind)
+			kinds = append(kinds, rule(storetest.OpGet, key, i).Kind)
 		}
 		return kinds
 	}

@@ -7,17 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshet-io/freshet/store"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet-io/freshet/store"
 )
 
-// ordered are keys in the order of their bytes, in which folders and files mix: "/" sorts behind "-" and "." and
-// before the digits.
+// ordered are keys in the order of their bytes, in which folders and files mix: "/" sorts behind "-" and "."
+// and before the digits.
 var ordered = []string{
 	"A", "B/x", "_delta_log/00000000000000000000.json", "_delta_log/00000000000000000001.json",
 	"_delta_log/00000000000000000010.checkpoint.parquet", "_delta_log/_last_checkpoint",
-	"a b/x", "a+b", "a-b", "a-b-c/x", "a.b/x", "a/!", "a/-/x", "a/b/c", "a/b0", "a/b=1/x", "a0", "aa", "b", "z/z/z", "~",
-	"é", "日/本", "😀",
+	"a b/x", "a+b", "a-b", "a-b-c/x", "a.b/x", "a/!", "a/-/x", "a/b/c", "a/b0", "a/b=1/x", "a0", "aa", "b",
+	"z/z/z", "~", "é", "日/本", "😀",
 }
 
 func putAll(t *testing.T, s store.Store, keys []string) {
@@ -41,8 +42,8 @@ func listOrder(t *testing.T, s store.Store) {
 func listPrefix(t *testing.T, s store.Store) {
 	putAll(t, s, ordered)
 	for _, prefix := range []string{
-		"a", "a/", "a/b", "a/b/", "a/b/c", "a-", "_delta_log/", "_delta_log/0000000000000000000", "_delta_log", "z/z", "A",
-		"😀", "日/", "none", "a/none/", "a/b/c/", "zz",
+		"a", "a/", "a/b", "a/b/", "a/b/c", "a-", "_delta_log/", "_delta_log/0000000000000000000",
+		"_delta_log", "z/z", "A", "😀", "日/", "none", "a/none/", "a/b/c/", "zz",
 	} {
 		wantKeys(t, s, prefix, "", matching(prefix, "")...)
 	}
@@ -137,7 +138,8 @@ func wantKeys(t *testing.T, s store.Store, prefix, after string, want ...string)
 		return
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("List(%q, %q): got %d keys, want %d:\n got %q\nwant %q", prefix, after, len(got), len(want), got, want)
+		t.Errorf("List(%q, %q): got %d keys, want %d:\n got %q\nwant %q",
+			prefix, after, len(got), len(want), got, want)
 	}
 }
 

@@ -1,11 +1,11 @@
 // Package storetest is what every store.Store must pass, and a store that fails on demand.
 //
 //   - Run checks each promise of store.Store on a store of the caller's.
-//   - Faulty wraps a store and injects faults by a rule: errors before and after a write landed, waits, torn reads,
-//     listings that lag, and the death of the process at any call.
+//   - Faulty wraps a store and injects faults by a rule: errors before and after a write landed, waits, torn
+//     reads, listings that lag, and the death of the process at any call.
 //
-// Guarantees: what Run does is the same each time, but for the order in which goroutines run; what Faulty does depends
-// on its rule alone.
+// Guarantees: what Run does is the same each time, but for the order in which goroutines run; what Faulty
+// does depends on its rule alone.
 //
 // Non-goals: speed, and what a store does when the machine under it loses power.
 //
@@ -28,8 +28,9 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
-// Run checks that the store keeps every promise of store.Store, in one subtest a promise. open returns an empty store
-// for each; stores that it returns in one run may share a bucket, but not a root. Run writes about 50 MB.
+// Run checks that the store keeps every promise of store.Store, in one subtest a promise. open returns an
+// empty store for each; stores that it returns in one run may share a bucket, but not a root. Run writes
+// about 50 MB.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for _, c := range []struct {
 		name string
@@ -114,9 +115,10 @@ func putEmpty(t *testing.T, s store.Store) {
 
 // strange are keys that go wrong where a key is encoded twice, once too little, or taken for a pattern.
 var strange = []string{
-	"with space/a b", "percent/100%", "percent/%20", "percent/%2F%252F", "hash#/a#b", "question?/a?b=c&d", "plus+/a+b",
-	"colon:/10:00:00", "equals=/day=2024-01-01", "quote'\"/it's", "brackets[]{}()/*", "back\\slash/\\", "tilde~/~",
-	"unicode-é/日本/😀", "amp&<>/x", "comma,;/@!$", "_hidden/.dot/..dots", "a..b/c.", "-dash/--", "|pipe/^`",
+	"with space/a b", "percent/100%", "percent/%20", "percent/%2F%252F", "hash#/a#b", "question?/a?b=c&d",
+	"plus+/a+b", "colon:/10:00:00", "equals=/day=2024-01-01", "quote'\"/it's", "brackets[]{}()/*",
+	"back\\slash/\\", "tilde~/~", "unicode-é/日本/😀", "amp&<>/x", "comma,;/@!$", "_hidden/.dot/..dots",
+	"a..b/c.", "-dash/--", "|pipe/^`",
 }
 
 func strangeKeys(t *testing.T, s store.Store) {
@@ -149,7 +151,8 @@ func badKeys(t *testing.T, s store.Store) {
 		_, createErr := s.Create(ctx, key)
 		for call, err := range map[string]error{
 			"Get": getErr, "ReadRange": readErr, "Stat": statErr, "Create": createErr,
-			"Put": s.Put(ctx, key, nil), "PutIfAbsent": s.PutIfAbsent(ctx, key, nil), "Delete": s.Delete(ctx, key),
+			"Put": s.Put(ctx, key, nil), "PutIfAbsent": s.PutIfAbsent(ctx, key, nil),
+			"Delete": s.Delete(ctx, key),
 		} {
 			if err == nil || errors.Is(err, store.ErrNotFound) {
 				t.Errorf("%s(%q): got %v, want an error about the key", call, key, err)
@@ -168,7 +171,9 @@ func missing(t *testing.T, s store.Store) {
 		_, readErr := s.ReadRange(t.Context(), key, 0, 1)
 		_, tailErr := s.ReadRange(t.Context(), key, -1, 0)
 		_, statErr := s.Stat(t.Context(), key)
-		for call, err := range map[string]error{"Get": getErr, "ReadRange": readErr, "tail": tailErr, "Stat": statErr} {
+		for call, err := range map[string]error{
+			"Get": getErr, "ReadRange": readErr, "ReadRange of the end": tailErr, "Stat": statErr,
+		} {
 			if !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("%s(%q): got %v, want ErrNotFound", call, key, err)
 			}
@@ -184,8 +189,9 @@ func ranges(t *testing.T, s store.Store) {
 		offset, length int64
 		want           string
 	}{
-		{0, 10, "0123456789"}, {0, 1, "0"}, {9, 1, "9"}, {3, 4, "3456"}, {3, 100, "3456789"}, {0, 1 << 62, "0123456789"},
-		{5, 0, ""}, {-1, 0, "9"}, {-4, 0, "6789"}, {-4, 2, "6789"}, {-10, 0, "0123456789"}, {-100, 0, "0123456789"},
+		{0, 10, "0123456789"}, {0, 1, "0"}, {9, 1, "9"}, {3, 4, "3456"}, {3, 100, "3456789"},
+		{0, 1 << 62, "0123456789"}, {5, 0, ""}, {-1, 0, "9"}, {-4, 0, "6789"}, {-4, 2, "6789"},
+		{-10, 0, "0123456789"}, {-100, 0, "0123456789"},
 	} {
 		got, err := s.ReadRange(t.Context(), "k", c.offset, c.length)
 		if err != nil || string(got) != c.want {

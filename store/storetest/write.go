@@ -7,8 +7,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/freshet-io/freshet/store"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet-io/freshet/store"
 )
 
 func putIfAbsentTaken(t *testing.T, s store.Store) {
@@ -40,8 +41,9 @@ func putIfAbsentAgain(t *testing.T, s store.Store) {
 	}
 }
 
-// putIfAbsentRace lets 32 writers race for each of 20 keys. A store may answer ErrAmbiguous or ErrUnavailable, but
-// then those who were told that they won are still at most one, and its bytes are what stays.
+// putIfAbsentRace lets 32 writers race for each of 20 keys. A store may answer ErrAmbiguous or
+// ErrUnavailable, but then those who were told that they won are still at most one, and its bytes are what
+// stays.
 func putIfAbsentRace(t *testing.T, s store.Store) {
 	const writers, rounds = 32, 20
 	for round := range rounds {
