@@ -1,0 +1,38 @@
+# Two commands do everything on a fresh machine that has Go: `make quickstart` and `make test`.
+GO           ?= go
+GOTESTFLAGS  ?=
+FUZZ_SECONDS ?= 10
+VERSION      ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS       = -s -w -X main.buildVersion=$(VERSION)
+
+.PHONY: quickstart test build lint bench fuzz clean
+
+# The main job on embedded parts: a Kafka broker in the process, a generator, a Delta table under ./quickstart.
+quickstart: build
+	rm -rf quickstart
+	bin/freshet quickstart --dir quickstart --rows 200000
+
+# All tests. Those that need a real broker, a real S3 server or other engines say so and skip (see interop/README.md).
+test:
+	$(GO) test $(GOTESTFLAGS) ./...
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/freshet ./cmd/freshet
+
+# The linter's version is that of .ci/run.
+lint:
+	golangci-lint run ./...
+
+# Every figure of docs/performance.md; minutes, on an idle machine (bench/README.md).
+bench: build
+	bench/race.py all
+
+fuzz:
+	@for file in $$(git grep -lE '^func Fuzz' -- '*_test.go'); do \
+	  for name in $$(grep -oE '^func Fuzz[A-Za-z0-9_]+' $$file | cut -c6-); do \
+	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ_SECONDS)s ./$$(dirname $$file) || exit 1; \
+	  done; \
+	done
+
+clean:
+	rm -rf bin quickstart
