@@ -92,7 +92,7 @@ type CommitInfo struct {
 	Timestamp           int64 // ms since the epoch
 	InCommitTimestamp   *int64
 	Operation           string            // "WRITE", "STREAMING UPDATE", "CREATE TABLE" …
-	OperationParameters map[string]string // values are JSON texts, as Spark writes them
+	OperationParameters map[string]string // written as JSON strings; a list or object is its JSON as a text: "[]"
 	OperationMetrics    map[string]string
 	ReadVersion         *int64
 	IsolationLevel      string
@@ -104,7 +104,7 @@ type CommitInfo struct {
 	Tags                map[string]string
 }
 
-// Action is one line of a commit: exactly one field is set, or none when the action is unknown to us.
+// Action is one line of a commit: exactly one field is set.
 type Action struct {
 	CommitInfo         *CommitInfo
 	Protocol           *Protocol

@@ -3,6 +3,7 @@ package delta
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Errors that callers branch on with errors.Is. Errors of the store (store.ErrPermission, store.ErrUnavailable …) pass
@@ -43,13 +44,21 @@ func (e *UnsupportedError) Unwrap() error { return ErrUnsupportedFeature }
 
 // VersionError tells which versions of a table can be opened instead.
 type VersionError struct {
-	Wanted      string // "version 12", "2026-01-31T00:00:00Z"
-	First, Last int64  // the versions that can be opened, inclusive
+	Wanted          string    // "version 12", "a version as of 2026-01-31T00:00:00Z"
+	First, Last     int64     // the versions that can be opened, inclusive
+	FirstAt, LastAt time.Time // when they were committed; zero when it was not needed
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("%s of the Delta table is not available: the log holds versions %d to %d",
-		e.Wanted, e.First, e.Last)
+	return fmt.Sprintf("%s of the Delta table is not available: the log holds version %d%s to version %d%s",
+		e.Wanted, e.First, ofTime(e.FirstAt), e.Last, ofTime(e.LastAt))
+}
+
+func ofTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " (" + t.Format(time.RFC3339Nano) + ")"
 }
 
 // Unwrap makes errors.Is(err, ErrVersionNotFound) true.

@@ -1,96 +1,201 @@
 package delta
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"iter"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/freshet-io/freshet/store"
 )
 
+// DefaultEngineInfo is what commits say of their writer unless OpenOptions say otherwise.
+const DefaultEngineInfo = "Freshet"
+
+const (
+	// staleAfter is the age from which a snapshot is not trusted to be followed by the next version: log cleanup may
+	// have emptied the slot.
+	staleAfter = 10 * time.Minute
+	// probes is how many new commits are fetched one after another before a listing tells how many there are.
+	probes = 8
+	// leapVersions is how far behind a snapshot must be for a newer checkpoint to be the shorter way.
+	leapVersions = 100
+)
+
 // OpenOptions tune Open. The zero value of each field means its default.
-type OpenOptions struct{}
+type OpenOptions struct {
+	// EngineInfo names the writer in commits: "Freshet/1.2". Default DefaultEngineInfo.
+	EngineInfo string
+}
 
 // Table is a Delta table at the root of a store. It remembers the newest snapshot it has seen, so that looking again
 // costs the new commits only. It is safe for concurrent use.
 type Table struct {
-	st store.Store
+	st     store.Store
+	engine string
+
+	mu     sync.Mutex
+	newest *Snapshot
 }
 
-// Open finds the table at the root of st. Errors: ErrNoTable, ErrCorrupt, ErrUnsupportedFeature.
+// Open finds the table at the root of st and reads its newest version. Errors: ErrNoTable, ErrCorrupt,
+// ErrUnsupportedFeature.
 func Open(ctx context.Context, st store.Store, opts *OpenOptions) (*Table, error) {
-	return nil, errors.ErrUnsupported
+	t := newTable(st, opts)
+	if _, err := t.Snapshot(ctx); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func newTable(st store.Store, opts *OpenOptions) *Table {
+	t := &Table{st: st, engine: DefaultEngineInfo}
+	if opts != nil {
+		t.engine = cmp.Or(opts.EngineInfo, t.engine)
+	}
+	return t
 }
 
 // Store is where the table lies.
 func (t *Table) Store() store.Store { return t.st }
 
-// Snapshot returns the newest version.
-func (t *Table) Snapshot(ctx context.Context) (*Snapshot, error) { return nil, errors.ErrUnsupported }
-
-// SnapshotAt returns the given version. Errors: ErrVersionNotFound.
-func (t *Table) SnapshotAt(ctx context.Context, version int64) (*Snapshot, error) {
-	return nil, errors.ErrUnsupported
+// Snapshot returns the newest version. After the first time it asks the store for new commits only: one request when
+// there are none. Errors: as Open.
+func (t *Table) Snapshot(ctx context.Context) (*Snapshot, error) {
+	snap := t.remembered()
+	if snap == nil {
+		loaded, err := t.load(ctx, latest)
+		if err != nil {
+			return nil, err
+		}
+		snap = loaded
+	}
+	snap, err := t.advance(ctx, snap)
+	if err != nil {
+		return nil, err
+	}
+	return t.remember(snap), nil
 }
 
-// SnapshotAsOf returns the newest version that was committed not later than at. Errors: ErrVersionNotFound.
-func (t *Table) SnapshotAsOf(ctx context.Context, at time.Time) (*Snapshot, error) {
-	return nil, errors.ErrUnsupported
+func (t *Table) remembered() *Snapshot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.newest
 }
 
-// HistoryEntry is one commit as its writer described it.
-type HistoryEntry struct {
-	Version   int64
-	Timestamp time.Time
-	Info      CommitInfo // zero when the writer left none
+// remember keeps the snapshot if it is newer than the one that is kept, and returns the newer one.
+func (t *Table) remember(s *Snapshot) *Snapshot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := t.newest; n == nil || s.version > n.version || s.version == n.version && s.verified.After(n.verified) {
+		t.newest = s
+	}
+	return t.newest
 }
 
-// History yields the newest commits first, at most limit of them; 0 means all that are left.
-func (t *Table) History(ctx context.Context, limit int) iter.Seq2[HistoryEntry, error] {
-	return func(yield func(HistoryEntry, error) bool) { yield(HistoryEntry{}, errors.ErrUnsupported) }
+// advance returns the newest version, given one that is perhaps older.
+func (t *Table) advance(ctx context.Context, snap *Snapshot) (*Snapshot, error) {
+	b := snap.extend()
+	var verified time.Time
+	for hits := 0; ; hits++ {
+		if hits == probes {
+			return t.leap(ctx, snap, b)
+		}
+		verified = time.Now()
+		data, err := t.getCommit(ctx, b.version+1)
+		if errors.Is(err, store.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := b.commit(b.version+1, data); err != nil {
+			return nil, err
+		}
+	}
+	if b.version == snap.version {
+		if snap.stale() {
+			return t.recheck(ctx, snap)
+		}
+		s := *snap
+		s.verified = verified
+		return &s, nil
+	}
+	return b.finish(snap, verified)
 }
 
-// CheckpointPolicy decides when a checkpoint is due. The zero value of each field means its default.
-type CheckpointPolicy struct{}
-
-// Checkpoint writes a checkpoint of the snapshot unless there is one.
-func (t *Table) Checkpoint(ctx context.Context, snap *Snapshot) error { return errors.ErrUnsupported }
-
-// MaybeCheckpoint writes a checkpoint if the policy says that one is due, and then cleans the log. It reports whether
-// it wrote one. Call it off the commit path.
-func (t *Table) MaybeCheckpoint(ctx context.Context, snap *Snapshot, p *CheckpointPolicy) (bool, error) {
-	return false, errors.ErrUnsupported
+func (b *builder) finish(before *Snapshot, verified time.Time) (*Snapshot, error) {
+	s, err := b.snapshot(before)
+	if err != nil {
+		return nil, err
+	}
+	s.verified = verified
+	return s, nil
 }
 
-// CleanOptions tune CleanLog. The zero value of each field means its default.
-type CleanOptions struct {
-	// Now is the time from which the retention counts. Default time.Now().
-	Now time.Time
-	// KeepFrom is the lowest version that must stay readable besides what the retention keeps; nil for none.
-	KeepFrom *int64
-	// DryRun finds what can go and leaves it.
-	DryRun bool
+// leap catches up when there is more than a few commits to catch up with.
+func (t *Table) leap(ctx context.Context, snap *Snapshot, b *builder) (*Snapshot, error) {
+	verified := time.Now()
+	seg, err := t.list(ctx, b.version+1, latest, nil)
+	if err != nil {
+		return nil, err
+	}
+	if c := seg.checkpoint; c != nil && c.version > b.version+leapVersions {
+		s, err := t.load(ctx, latest)
+		if err != nil {
+			return nil, err
+		}
+		return t.advance(ctx, s)
+	}
+	if seg.last > b.version {
+		for c, err := range t.fetchCommits(ctx, b.version+1, seg.last) {
+			if errors.Is(err, store.ErrNotFound) {
+				return t.load(ctx, latest)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if err := b.commit(c.version, c.data); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s, err := b.finish(snap, verified)
+	if err != nil {
+		return nil, err
+	}
+	return t.advance(ctx, s)
 }
 
-// CleanLog deletes the part of the log that the table's retention no longer asks for, and returns how many files.
-func (t *Table) CleanLog(ctx context.Context, opts *CleanOptions) (int, error) {
-	return 0, errors.ErrUnsupported
+// recheck makes sure by a listing that nothing follows an old snapshot: its successor may have come and have been
+// cleaned away since, so that its absence says nothing.
+func (t *Table) recheck(ctx context.Context, snap *Snapshot) (*Snapshot, error) {
+	verified := time.Now()
+	seg, err := t.list(ctx, snap.version+1, latest, nil)
+	if err != nil {
+		return nil, err
+	}
+	if seg.last > snap.version {
+		return t.load(ctx, latest)
+	}
+	if _, err := t.st.Stat(ctx, commitKey(snap.version)); errors.Is(err, store.ErrNotFound) {
+		return t.load(ctx, latest) // the table was deleted, or made anew
+	} else if err != nil {
+		return nil, err
+	}
+	s := *snap
+	s.verified = verified
+	return &s, nil
 }
 
-// CreateOptions describe a new table. The zero value of each field means its default.
-type CreateOptions struct {
-	Schema      *Schema // required
-	PartitionBy []string
-	// Properties are the table's properties. "delta.feature.X" = "supported" asks for a table feature.
-	Properties  map[string]string
-	Name        string
-	Description string
-	EngineInfo  string // default "Freshet"
-	Txns        []Txn  // recorded in the first commit
+// stale reports whether too much time has passed since the snapshot was known to be the newest. Both clocks count:
+// the monotonic one stands still while a machine sleeps, the other may be set back.
+func (s *Snapshot) stale() bool {
+	now := time.Now()
+	return max(now.Sub(s.verified), now.Round(0).Sub(s.verified.Round(0))) > staleAfter
 }
 
-// Create makes a table at the root of st. Errors: ErrTableExists also when another creator won the race.
-func Create(ctx context.Context, st store.Store, opts *CreateOptions) (*Table, error) {
-	return nil, errors.ErrUnsupported
-}
+func sortedInts[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }

@@ -3,13 +3,41 @@ package delta
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/freshet-io/freshet/store"
 )
 
 // Transaction gathers the actions of one commit. It is used by one goroutine and committed at most once.
+//
+// Nothing is read or written before Commit. What a commit that lost the race needs to know of the winners, it learns by
+// reading only their commits, never the table's files: an append costs the same however large the table is.
 type Transaction struct {
 	table *Table
 	base  *Snapshot
+	opts  TransactionOptions
+	id    string // commitInfo.txnId, which tells whether a put of unknown result landed
+
+	adds    []Add
+	removes []Remove
+	txns    []Txn
+	domains []DomainMetadata
+	meta    *Metadata
+	proto   *Protocol
+	expects map[string]expectation
+	readAll bool
+	info    CommitInfo
+	done    bool
+}
+
+// expectation is the progress that an application must have in the version that is built upon.
+type expectation struct {
+	version int64
+	present bool
 }
 
 // CommitResult tells where a transaction landed.
@@ -27,41 +55,201 @@ type TransactionOptions struct {
 
 // Begin starts a transaction on the state that snap shows.
 func (t *Table) Begin(snap *Snapshot, opts *TransactionOptions) *Transaction {
-	return &Transaction{table: t, base: snap}
+	tx := &Transaction{table: t, base: snap, id: uuid.NewString(), expects: map[string]expectation{}}
+	if opts != nil {
+		tx.opts = *opts
+	}
+	if tx.opts.Deadline <= 0 {
+		tx.opts.Deadline = 5 * time.Minute
+	}
+	tx.info.Operation = "WRITE"
+	return tx
 }
 
 // Add adds data files to the table.
-func (tx *Transaction) Add(files ...Add) {}
+func (tx *Transaction) Add(files ...Add) { tx.adds = append(tx.adds, files...) }
 
-// Remove takes data files out of the table.
-func (tx *Transaction) Remove(files ...Remove) {}
+// Remove takes data files out of the table. DeletionTimestamp is set if it is nil.
+func (tx *Transaction) Remove(files ...Remove) { tx.removes = append(tx.removes, files...) }
 
-// SetMetadata replaces the table's metadata.
-func (tx *Transaction) SetMetadata(m *Metadata) {}
+// SetMetadata replaces the table's metadata. The schema's features must be in the protocol.
+func (tx *Transaction) SetMetadata(m *Metadata) { tx.meta = m }
 
 // SetProtocol replaces the table's protocol.
-func (tx *Transaction) SetProtocol(p *Protocol) {}
+func (tx *Transaction) SetProtocol(p *Protocol) { tx.proto = p }
 
-// AddTxn records the progress of an application.
-func (tx *Transaction) AddTxn(appID string, version int64) {}
+// SetDomainMetadata replaces the configuration of a domain, or drops it.
+func (tx *Transaction) SetDomainMetadata(d DomainMetadata) { tx.domains = append(tx.domains, d) }
+
+// AddTxn records the progress of an application. Without an expectation of it, a winner that records progress of the
+// same application is a conflict.
+func (tx *Transaction) AddTxn(appID string, version int64) {
+	tx.txns = append(tx.txns, Txn{AppID: appID, Version: version})
+}
 
 // ExpectTxn makes the commit a compare-and-set: in the version it is built upon, on the first try and after every lost
 // race, the progress of appID must equal version, or be absent when present is false; otherwise Commit fails with a
 // *ConflictError of kind ConflictTxn and nothing is written.
-func (tx *Transaction) ExpectTxn(appID string, version int64, present bool) {}
+func (tx *Transaction) ExpectTxn(appID string, version int64, present bool) {
+	tx.expects[appID] = expectation{version, present}
+}
+
+// ReadTable says that the transaction depends on all rows of the table, so that a winner that changed any is a
+// conflict.
+func (tx *Transaction) ReadTable() { tx.readAll = true }
 
 // Operation names what the commit does, in Spark's words: "WRITE", "STREAMING UPDATE", … Values of params are written
-// as JSON strings; a value that is itself JSON, as of partitionBy, is given as its text.
-func (tx *Transaction) Operation(name string, params, metrics map[string]string) {}
+// as JSON strings; one that is a list or an object, as of partitionBy, is given as its JSON text.
+func (tx *Transaction) Operation(name string, params, metrics map[string]string) {
+	tx.info.Operation, tx.info.OperationParameters, tx.info.OperationMetrics = name, params, metrics
+}
 
 // BlindAppend says whether the transaction only adds files and did so without looking at the table's rows or files.
 // Other writers trust it.
-func (tx *Transaction) BlindAppend(blind bool) {}
+func (tx *Transaction) BlindAppend(blind bool) { tx.info.IsBlindAppend = &blind }
 
 // UserMetadata sets commitInfo.userMetadata.
-func (tx *Transaction) UserMetadata(text string) {}
+func (tx *Transaction) UserMetadata(text string) { tx.info.UserMetadata = text }
 
-// Commit writes the transaction as the table's next version.
+// Commit writes the transaction as the table's next version. When others win the race it is built upon them, if their
+// commits and this one have nothing to do with each other. When the answer to a put is lost, the same bytes are put
+// again at the same version until it is known who has it.
+//
+// Errors: *ConflictError, and then nothing was written; *UnsupportedError; store.ErrAmbiguous when ctx or the deadline
+// ended it before the fate of a put was known: the commit may have landed or may yet land, so that its files must not
+// be deleted.
 func (tx *Transaction) Commit(ctx context.Context) (CommitResult, error) {
-	return CommitResult{}, errors.ErrUnsupported
+	if tx.done {
+		return CommitResult{}, errors.New("commit: the transaction was committed before")
+	}
+	tx.done = true
+	if err := tx.validate(); err != nil {
+		return CommitResult{}, fmt.Errorf("commit: %w", err)
+	}
+	if err := tx.check(tx.base); err != nil {
+		return CommitResult{}, err
+	}
+	c := &committer{tx: tx, base: tx.base, deadline: time.Now().Add(tx.opts.Deadline)}
+	result, err := c.run(ctx)
+	if err != nil {
+		return CommitResult{}, err
+	}
+	tx.table.remember(result.Snapshot)
+	return result, nil
+}
+
+// committer is one run of Commit.
+type committer struct {
+	tx       *Transaction
+	base     *Snapshot // what the next attempt is built upon
+	deadline time.Time
+	retries  int
+	waits    int  // since the last progress
+	pending  bool // a put of this attempt may have landed
+}
+
+func (c *committer) run(ctx context.Context) (CommitResult, error) {
+	if c.base.stale() {
+		if err := c.refresh(ctx); err != nil {
+			return CommitResult{}, err
+		}
+	}
+	for {
+		next, body, err := c.tx.build(ctx, c.base)
+		if err != nil {
+			return CommitResult{}, err
+		}
+		won, err := c.put(ctx, next.version, body)
+		if err != nil {
+			return CommitResult{}, err
+		}
+		if won {
+			return CommitResult{Version: next.version, Retries: c.retries, Snapshot: next}, nil
+		}
+		ours, err := c.rebase(ctx)
+		if err != nil && c.pending && !errors.Is(err, ErrConflict) {
+			return CommitResult{}, c.fail(next.version, err)
+		}
+		if err != nil {
+			return CommitResult{}, err
+		}
+		if ours {
+			return CommitResult{Version: next.version, Retries: c.retries, Snapshot: next}, nil
+		}
+		c.pending = false
+		if c.retries++; c.retries > 1 {
+			if err := c.wait(ctx, 10*time.Millisecond, nil); err != nil {
+				return CommitResult{}, err
+			}
+		}
+	}
+}
+
+// put puts the commit until it is known whether the version is taken: by this commit (true) or by anyone, perhaps this
+// one (false).
+func (c *committer) put(ctx context.Context, version int64, body []byte) (won bool, err error) {
+	c.waits = 0
+	for {
+		err := c.tx.table.st.PutIfAbsent(ctx, commitKey(version), body)
+		switch {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, store.ErrExists):
+			return false, nil
+		case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull):
+		case errors.Is(err, store.ErrPermission):
+			return false, c.fail(version, err)
+		default: // ErrAmbiguous, and whatever a store says when a call is cut short
+			c.pending = true
+			if !errors.Is(err, store.ErrAmbiguous) {
+				return false, c.fail(version, err)
+			}
+		}
+		if err := c.wait(ctx, 50*time.Millisecond, err); err != nil {
+			return false, c.fail(version, err)
+		}
+	}
+}
+
+// fail is the error of an attempt that ends without an answer.
+func (c *committer) fail(version int64, err error) error {
+	if c.pending && !errors.Is(err, store.ErrAmbiguous) {
+		return fmt.Errorf("commit version %d: %w: %w", version, store.ErrAmbiguous, err)
+	}
+	return fmt.Errorf("commit version %d: %w", version, err)
+}
+
+// wait backs off, longer each time and never twice alike; it fails with cause, or with what ends the waiting.
+func (c *committer) wait(ctx context.Context, unit time.Duration, cause error) error {
+	longest := min(unit<<min(c.waits, 10), 5*time.Second)
+	c.waits++
+	pause := longest/2 + rand.N(longest/2+1)
+	if time.Now().Add(pause).After(c.deadline) {
+		if cause == nil {
+			cause = fmt.Errorf("lost the race for %d versions within %v", c.retries, c.tx.opts.Deadline)
+		}
+		return cause
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return errors.Join(context.Cause(ctx), cause)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// retry runs a read until it succeeds, the store refuses it for good, or time is up.
+func (c *committer) retry(ctx context.Context, read func() error) error {
+	c.waits = 0
+	for {
+		err := read()
+		if err == nil || !store.Retryable(err) {
+			return err
+		}
+		if err := c.wait(ctx, 50*time.Millisecond, err); err != nil {
+			return err
+		}
+	}
 }

@@ -1,0 +1,285 @@
+package delta
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The leaf columns of a checkpoint that are known, by their paths, and what their values mean. A column that opens an
+// action, or a part of one, comes before the others of it; the others find what it made.
+var (
+	textFields = map[string]func(*Action, string){
+		"add.path":                             func(a *Action, v string) { a.Add = &Add{Path: v} },
+		"add.stats":                            func(a *Action, v string) { a.Add.Stats = v },
+		"add.clusteringProvider":               func(a *Action, v string) { a.Add.ClusteringProvider = v },
+		"add.deletionVector.storageType":       func(a *Action, v string) { a.Add.DeletionVector = &DeletionVector{StorageType: v} },
+		"add.deletionVector.pathOrInlineDv":    func(a *Action, v string) { a.Add.DeletionVector.PathOrInlineDv = v },
+		"remove.path":                          func(a *Action, v string) { a.Remove = &Remove{Path: v} },
+		"remove.stats":                         func(a *Action, v string) { a.Remove.Stats = v },
+		"remove.deletionVector.storageType":    func(a *Action, v string) { a.Remove.DeletionVector = &DeletionVector{StorageType: v} },
+		"remove.deletionVector.pathOrInlineDv": func(a *Action, v string) { a.Remove.DeletionVector.PathOrInlineDv = v },
+		"metaData.id":                          func(a *Action, v string) { a.Metadata = &Metadata{ID: v} },
+		"metaData.name":                        func(a *Action, v string) { a.Metadata.Name = v },
+		"metaData.description":                 func(a *Action, v string) { a.Metadata.Description = v },
+		"metaData.format.provider":             func(a *Action, v string) { a.Metadata.Provider = v },
+		"metaData.schemaString":                func(a *Action, v string) { a.Metadata.SchemaString = v },
+		"txn.appId":                            func(a *Action, v string) { a.Txn = &Txn{AppID: v} },
+		"domainMetadata.domain":                func(a *Action, v string) { a.DomainMetadata = &DomainMetadata{Domain: v} },
+		"domainMetadata.configuration":         func(a *Action, v string) { a.DomainMetadata.Configuration = v },
+		"sidecar.path":                         func(a *Action, v string) { a.Sidecar = &Sidecar{Path: v} },
+	}
+	intFields = map[string]func(*Action, int64){
+		"add.size":                          func(a *Action, v int64) { a.Add.Size = v },
+		"add.modificationTime":              func(a *Action, v int64) { a.Add.ModificationTime = v },
+		"add.baseRowId":                     func(a *Action, v int64) { a.Add.BaseRowID = &v },
+		"add.defaultRowCommitVersion":       func(a *Action, v int64) { a.Add.DefaultRowCommitVersion = &v },
+		"add.deletionVector.offset":         func(a *Action, v int64) { a.Add.DeletionVector.setOffset(v) },
+		"add.deletionVector.sizeInBytes":    func(a *Action, v int64) { a.Add.DeletionVector.SizeInBytes = int32(v) },
+		"add.deletionVector.cardinality":    func(a *Action, v int64) { a.Add.DeletionVector.Cardinality = v },
+		"remove.deletionTimestamp":          func(a *Action, v int64) { a.Remove.DeletionTimestamp = &v },
+		"remove.size":                       func(a *Action, v int64) { a.Remove.Size = &v },
+		"remove.baseRowId":                  func(a *Action, v int64) { a.Remove.BaseRowID = &v },
+		"remove.defaultRowCommitVersion":    func(a *Action, v int64) { a.Remove.DefaultRowCommitVersion = &v },
+		"remove.deletionVector.offset":      func(a *Action, v int64) { a.Remove.DeletionVector.setOffset(v) },
+		"remove.deletionVector.sizeInBytes": func(a *Action, v int64) { a.Remove.DeletionVector.SizeInBytes = int32(v) },
+		"remove.deletionVector.cardinality": func(a *Action, v int64) { a.Remove.DeletionVector.Cardinality = v },
+		"metaData.createdTime":              func(a *Action, v int64) { a.Metadata.CreatedTime = &v },
+		"protocol.minReaderVersion":         func(a *Action, v int64) { a.Protocol = &Protocol{MinReaderVersion: int(v)} },
+		"protocol.minWriterVersion":         func(a *Action, v int64) { a.Protocol.MinWriterVersion = int(v) },
+		"txn.version":                       func(a *Action, v int64) { a.Txn.Version = v },
+		"txn.lastUpdated":                   func(a *Action, v int64) { a.Txn.LastUpdated = &v },
+		"checkpointMetadata.version":        func(a *Action, v int64) { a.CheckpointMetadata = &CheckpointMetadata{Version: v} },
+		"sidecar.sizeInBytes":               func(a *Action, v int64) { a.Sidecar.SizeInBytes = v },
+		"sidecar.modificationTime":          func(a *Action, v int64) { a.Sidecar.ModificationTime = v },
+	}
+	boolFields = map[string]func(*Action, bool){
+		"add.dataChange":              func(a *Action, v bool) { a.Add.DataChange = v },
+		"remove.dataChange":           func(a *Action, v bool) { a.Remove.DataChange = v },
+		"remove.extendedFileMetadata": func(a *Action, v bool) { a.Remove.ExtendedFileMetadata = &v },
+		"domainMetadata.removed":      func(a *Action, v bool) { a.DomainMetadata.Removed = v },
+	}
+	mapFields = map[string]func(*Action, map[string]*string){
+		"add.partitionValues":     func(a *Action, v map[string]*string) { a.Add.PartitionValues = v },
+		"add.tags":                func(a *Action, v map[string]*string) { a.Add.Tags = v },
+		"remove.partitionValues":  func(a *Action, v map[string]*string) { a.Remove.PartitionValues = v },
+		"remove.tags":             func(a *Action, v map[string]*string) { a.Remove.Tags = v },
+		"metaData.format.options": func(a *Action, v map[string]*string) { a.Metadata.FormatOptions = withoutNulls(v) },
+		"metaData.configuration":  func(a *Action, v map[string]*string) { a.Metadata.Configuration = withoutNulls(v) },
+		"checkpointMetadata.tags": func(a *Action, v map[string]*string) { a.CheckpointMetadata.Tags = withoutNulls(v) },
+		"sidecar.tags":            func(a *Action, v map[string]*string) { a.Sidecar.Tags = withoutNulls(v) },
+	}
+	listFields = map[string]func(*Action, []string){
+		"metaData.partitionColumns": func(a *Action, v []string) { a.Metadata.PartitionColumns = v },
+		"protocol.readerFeatures":   func(a *Action, v []string) { a.Protocol.ReaderFeatures = v },
+		"protocol.writerFeatures":   func(a *Action, v []string) { a.Protocol.WriterFeatures = v },
+	}
+	// openers are the columns that make what the others fill in: without a value there is no action in the row, or no
+	// deletion vector in the action.
+	openers = map[kinds]string{
+		kindAdd: "add.path", kindRemove: "remove.path", kindMetadata: "metaData.id",
+		kindProtocol: "protocol.minReaderVersion", kindTxn: "txn.appId", kindDomain: "domainMetadata.domain",
+		kindCheckpoint: "checkpointMetadata.version", kindSidecar: "sidecar.path",
+	}
+)
+
+const (
+	statsColumn       = "add.stats"
+	parsedStats       = "add.stats_parsed."
+	parsedPartitions  = "add.partitionValues_parsed."
+	addVectorPrefix   = "add.deletionVector."
+	removeVectorOpen  = "remove.deletionVector.storageType"
+	removeVectorStart = "remove.deletionVector."
+	addVectorOpen     = "add.deletionVector.storageType"
+)
+
+func (v *DeletionVector) setOffset(n int64) {
+	offset := int32(n)
+	v.Offset = &offset
+}
+
+func withoutNulls(m map[string]*string) map[string]string {
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		if v != nil {
+			out[k] = *v
+		}
+	}
+	return out
+}
+
+// fieldRead takes a column's part of the next row into the action.
+type fieldRead func(a *Action) error
+
+// present reports whether the row has what the columns of this path fill in.
+func present(path string) func(*Action) bool {
+	switch top, _, _ := strings.Cut(path, "."); {
+	case path == addVectorOpen || path == removeVectorOpen:
+		return func(a *Action) bool { return a.Add != nil || a.Remove != nil }
+	case strings.HasPrefix(path, addVectorPrefix):
+		return func(a *Action) bool { return a.Add != nil && a.Add.DeletionVector != nil }
+	case strings.HasPrefix(path, removeVectorStart):
+		return func(a *Action) bool { return a.Remove != nil && a.Remove.DeletionVector != nil }
+	case path == openers[kindOf[top]]:
+		return func(*Action) bool { return true }
+	default:
+		kind := kindOf[top]
+		return func(a *Action) bool { return a.kinds()&kind != 0 }
+	}
+}
+
+// kinds is the set of kinds that the action holds.
+func (a *Action) kinds() (k kinds) {
+	switch {
+	case a.Add != nil:
+		return kindAdd
+	case a.Remove != nil:
+		return kindRemove
+	case a.Txn != nil:
+		return kindTxn
+	case a.Metadata != nil:
+		return kindMetadata
+	case a.Protocol != nil:
+		return kindProtocol
+	case a.DomainMetadata != nil:
+		return kindDomain
+	case a.Sidecar != nil:
+		return kindSidecar
+	case a.CheckpointMetadata != nil:
+		return kindCheckpoint
+	case a.CommitInfo != nil:
+		return kindCommitInfo
+	case a.CDC != nil:
+		return kindCDC
+	}
+	return 0
+}
+
+// scalar returns the reader of a column without repetition; nil when the column is not known.
+func (l *leaf) scalar(path string) fieldRead {
+	has := present(path)
+	if set, ok := textFields[path]; ok {
+		return func(a *Action) error {
+			i, err := l.next()
+			if i < 0 || !has(a) {
+				return err
+			}
+			v, err := l.text(i)
+			if err == nil {
+				set(a, string(v))
+			}
+			return err
+		}
+	}
+	if set, ok := intFields[path]; ok {
+		return func(a *Action) error {
+			i, err := l.next()
+			if i < 0 || !has(a) {
+				return err
+			}
+			v, err := l.int(i)
+			if err == nil {
+				set(a, v)
+			}
+			return err
+		}
+	}
+	if set, ok := boolFields[path]; ok {
+		return func(a *Action) error {
+			i, err := l.next()
+			if i < 0 || !has(a) {
+				return err
+			}
+			v, err := l.bool(i)
+			if err == nil {
+				set(a, v)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// list returns the reader of a column of strings.
+func (l *leaf) list(path string, set func(*Action, []string)) fieldRead {
+	has := present(path)
+	return func(a *Action) error {
+		var list []string
+		err := l.record(func(_ int16, value int) error {
+			if value < 0 {
+				return nil
+			}
+			v, err := l.text(value)
+			list = append(list, string(v))
+			return err
+		})
+		if err == nil && has(a) {
+			set(a, list)
+		}
+		return err
+	}
+}
+
+// maxInterned bounds the distinct strings of maps that are shared between rows.
+const maxInterned = 4096
+
+// interner shares equal strings, of which the maps of a checkpoint are full.
+type interner map[string]*string
+
+func (n interner) of(b []byte) *string {
+	if p, ok := n[string(b)]; ok {
+		return p
+	}
+	s := string(b)
+	if len(n) < maxInterned {
+		n[s] = &s
+	}
+	return &s
+}
+
+// mapOf returns the reader of a map of strings, which is two columns.
+func mapOf(path string, keys, values *leaf, set func(*Action, map[string]*string)) fieldRead {
+	has := present(path)
+	shared := interner{}
+	var names []*string
+	return func(a *Action) error {
+		names = names[:0]
+		err := keys.record(func(_ int16, value int) error {
+			if value < 0 {
+				return nil
+			}
+			v, err := keys.text(value)
+			names = append(names, shared.of(v))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		var m map[string]*string
+		at := 0
+		err = values.record(func(def int16, value int) error {
+			if at >= len(names) {
+				return nil // the one entry of an empty or absent map
+			}
+			if m == nil {
+				m = make(map[string]*string, len(names))
+			}
+			m[*names[at]] = nil
+			if value >= 0 {
+				v, err := values.text(value)
+				if err != nil {
+					return err
+				}
+				m[*names[at]] = shared.of(v)
+			}
+			at++
+			return nil
+		})
+		if err == nil && at < len(names) {
+			err = fmt.Errorf("column %s has fewer values than keys", path)
+		}
+		if err == nil && m != nil && has(a) {
+			set(a, m)
+		}
+		return err
+	}
+}

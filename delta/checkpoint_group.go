@@ -1,0 +1,260 @@
+package delta
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/metadata"
+
+	"github.com/freshet-io/freshet/store"
+)
+
+// rowsAtOnce is how many rows of a checkpoint are decoded before they are handed on.
+const rowsAtOnce = 1024
+
+// readCheckpointFile yields the actions of the wanted kinds of one Parquet file, in its order, whatever its columns
+// are called beyond those we know. Only the columns of wanted kinds are read, and of them only row groups that hold
+// some. Memory: one row group's wanted columns, at most spanBytes. Errors: ErrCorrupt.
+func readCheckpointFile(ctx context.Context, st store.Store, key string, size int64, want kinds,
+) iter.Seq2[Action, error] {
+	return func(yield func(Action, error) bool) {
+		f, err := openParquet(ctx, st, key, size)
+		if err != nil {
+			yield(Action{}, err)
+			return
+		}
+		rows := make([]Action, 0, rowsAtOnce)
+		for i := range f.NumRowGroups() {
+			var g *groupReader
+			err := guard(key, func() (err error) {
+				g, err = openGroup(f, i, want)
+				return err
+			})
+			for err == nil && g != nil && g.left > 0 {
+				err = guard(key, func() (err error) {
+					rows, err = g.read(rows[:0])
+					return err
+				})
+				for j := range rows {
+					if err == nil && !yield(rows[j], nil) {
+						return
+					}
+				}
+			}
+			if err != nil {
+				yield(Action{}, err)
+				return
+			}
+			if err := ctx.Err(); err != nil {
+				yield(Action{}, err)
+				return
+			}
+		}
+	}
+}
+
+// groupReader reads one row group.
+type groupReader struct {
+	left  int64
+	reads []fieldRead
+}
+
+// openGroup opens the columns of a row group that are wanted and not empty; nil when there are none.
+func openGroup(f *parquetFile, i int, want kinds) (*groupReader, error) {
+	rows := f.RowGroup(i)
+	meta := rows.MetaData()
+	columns := f.MetaData().Schema
+	if meta.NumColumns() != columns.NumColumns() {
+		return nil, fmt.Errorf("row group %d has %d columns, wanted %d", i, meta.NumColumns(), columns.NumColumns())
+	}
+	chosen := choose(f, meta, want)
+	if len(chosen) == 0 || meta.NumRows() == 0 {
+		return nil, nil
+	}
+	var parts []span
+	for _, c := range chosen {
+		p, err := chunkSpan(f, meta, c)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, p)
+	}
+	if err := f.src.hold(parts); err != nil {
+		return nil, err
+	}
+	leaves := make([]*leaf, len(chosen))
+	for j, c := range chosen {
+		r, err := rows.Column(c)
+		if err != nil {
+			return nil, err
+		}
+		leaves[j] = newLeaf(columns.Column(c))
+		leaves[j].open(r)
+	}
+	return &groupReader{left: meta.NumRows(), reads: plan(leaves)}, nil
+}
+
+// choose returns the columns to read.
+func choose(f *parquetFile, meta *metadata.RowGroupMetaData, want kinds) (chosen []int) {
+	columns := f.MetaData().Schema
+	var present kinds
+	json := false
+	for i := range columns.NumColumns() {
+		path := columns.Column(i).Path()
+		top, _, _ := strings.Cut(path, ".")
+		kind := kindOf[top]
+		empty := allNull(meta, i)
+		if path == openers[kind] && want&kind != 0 && !empty {
+			present |= kind
+		}
+		json = json || path == statsColumn && !empty
+	}
+	for i := range columns.NumColumns() {
+		path := columns.Column(i).Path()
+		top, _, _ := strings.Cut(path, ".")
+		switch {
+		case kindOf[top]&present == 0 || strings.HasPrefix(path, parsedPartitions):
+		case path == statsColumn && (!json || want&kindStats == 0):
+		case strings.HasPrefix(path, parsedStats) && (json || want&kindStats == 0):
+		case path != openers[kindOf[top]] && allNull(meta, i) && columns.Column(i).MaxRepetitionLevel() == 0:
+		default:
+			chosen = append(chosen, i)
+		}
+	}
+	return chosen
+}
+
+// allNull reports whether the footer says that a column holds only nulls in the row group.
+func allNull(meta *metadata.RowGroupMetaData, column int) bool {
+	c, err := meta.ColumnChunk(column)
+	if err != nil {
+		return false
+	}
+	if set, err := c.StatsSet(); err != nil || !set {
+		return false
+	}
+	s, err := c.Statistics()
+	return err == nil && s != nil && s.HasNullCount() && s.NullCount() == c.NumValues()
+}
+
+// chunkSpan is where a column chunk lies; it must lie within the file.
+func chunkSpan(f *parquetFile, meta *metadata.RowGroupMetaData, column int) (span, error) {
+	c, err := meta.ColumnChunk(column)
+	if err != nil {
+		return span{}, err
+	}
+	from, n := c.DataPageOffset(), c.TotalCompressedSize()
+	if d := c.DictionaryPageOffset(); c.HasDictionaryPage() && d > 0 && d < from {
+		from = d
+	}
+	if from < 0 || n < 0 || n > f.src.size || from > f.src.size-n {
+		return span{}, fmt.Errorf("column %d claims bytes %d to %d of a file of %d", column, from, from+n, f.src.size)
+	}
+	return span{from: from, to: from + n}, nil
+}
+
+// read decodes the next rows and appends those that hold a wanted action.
+func (g *groupReader) read(rows []Action) ([]Action, error) {
+	for range min(g.left, rowsAtOnce) {
+		var a Action
+		for _, read := range g.reads {
+			if err := read(&a); err != nil {
+				return nil, err
+			}
+		}
+		g.left--
+		if a.kinds() != 0 {
+			rows = append(rows, a)
+		}
+	}
+	return rows, nil
+}
+
+// plan orders the columns so that openers come first, and pairs the columns of maps. Unknown columns are left out.
+func plan(leaves []*leaf) []fieldRead {
+	slices.SortStableFunc(leaves, func(a, b *leaf) int { return a.rank() - b.rank() })
+	var reads []fieldRead
+	var stats []*leaf
+	for i, l := range leaves {
+		path := l.column.Path()
+		if strings.HasPrefix(path, parsedStats) {
+			stats = append(stats, l)
+			continue
+		}
+		if l.maxRep == 0 {
+			if r := l.scalar(path); r != nil {
+				reads = append(reads, r)
+			}
+			continue
+		}
+		parent := l.parent()
+		if set, ok := listFields[parent]; ok && l.maxRep == 1 {
+			reads = append(reads, l.list(parent, set))
+		}
+		if set, ok := mapFields[parent]; ok && l.maxRep == 1 && i+1 < len(leaves) && leaves[i+1].parent() == parent {
+			reads = append(reads, mapOf(parent, l, leaves[i+1], set))
+		}
+	}
+	if len(stats) > 0 {
+		reads = append(reads, statsFromColumns(stats))
+	}
+	return reads
+}
+
+// rank is lower for columns that open something that others fill in.
+func (l *leaf) rank() int {
+	path := l.column.Path()
+	top, _, _ := strings.Cut(path, ".")
+	switch path {
+	case openers[kindOf[top]]:
+		return 0
+	case addVectorOpen, removeVectorOpen:
+		return 1
+	}
+	return 2
+}
+
+// parent is the path of the list or map that a repeated column is the element, key or value of.
+func (l *leaf) parent() string {
+	if len(l.path) == 0 || l.maxRep == 0 {
+		return ""
+	}
+	for name := range mapFields {
+		if strings.HasPrefix(l.column.Path(), name+".") {
+			return name
+		}
+	}
+	for name := range listFields {
+		if strings.HasPrefix(l.column.Path(), name+".") {
+			return name
+		}
+	}
+	return ""
+}
+
+// unknownColumns are the columns with values that this package would drop if it rewrote the file.
+func unknownColumns(f *file.Reader) (unknown []string) {
+	columns := f.MetaData().Schema
+	for i := range columns.NumColumns() {
+		path := columns.Column(i).Path()
+		l := newLeaf(columns.Column(i))
+		top, _, _ := strings.Cut(path, ".")
+		switch {
+		case top == "commitInfo" || top == "cdc": // what early versions left there has no meaning
+		case strings.HasPrefix(path, parsedStats), strings.HasPrefix(path, parsedPartitions):
+		case l.maxRep == 0 && l.scalar(path) != nil, l.maxRep == 1 && l.parent() != "":
+		default:
+			for g := range f.NumRowGroups() {
+				if !allNull(f.RowGroup(g).MetaData(), i) {
+					unknown = append(unknown, path)
+					break
+				}
+			}
+		}
+	}
+	return unknown
+}

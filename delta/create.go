@@ -1,0 +1,141 @@
+package delta
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/freshet-io/freshet/store"
+)
+
+// CreateOptions describe a new table. The zero value of each field means its default.
+type CreateOptions struct {
+	Schema      *Schema // required
+	PartitionBy []string
+	// Properties are the table's properties. "delta.feature.X" = "supported" asks for a table feature.
+	Properties  map[string]string
+	Name        string
+	Description string
+	EngineInfo  string // default DefaultEngineInfo
+	Txns        []Txn  // recorded in the first commit
+}
+
+// Create makes a table at the root of st, with the lowest protocol that its schema and properties need: (1, 2) for most.
+// Errors: ErrTableExists, also when another creator won the race; *UnsupportedError; store.ErrAmbiguous as for Commit.
+func Create(ctx context.Context, st store.Store, opts *CreateOptions) (*Table, error) {
+	t := newTable(st, &OpenOptions{EngineInfo: opts.EngineInfo})
+	if _, err := t.load(ctx, latest); err == nil {
+		return nil, fmt.Errorf("%w at %s", ErrTableExists, st.URL())
+	} else if !errors.Is(err, ErrNoTable) {
+		return nil, err
+	}
+	tx, err := t.creation(opts)
+	if err != nil {
+		return nil, fmt.Errorf("create table at %s: %w", st.URL(), err)
+	}
+	c := &committer{tx: tx, deadline: time.Now().Add(tx.opts.Deadline)}
+	if err := c.create(ctx); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// creation is the transaction that makes version 0.
+func (t *Table) creation(opts *CreateOptions) (*Transaction, error) {
+	if opts.Schema == nil || len(opts.Schema.Fields) == 0 {
+		return nil, errors.New("a table needs at least one column")
+	}
+	if err := opts.Schema.Validate(); err != nil {
+		return nil, err
+	}
+	if err := checkPartitionColumns(opts.Schema, opts.PartitionBy); err != nil {
+		return nil, err
+	}
+	proto := lowestProtocol(needs(opts.Schema, opts.Properties))
+	now := time.Now().UnixMilli()
+	meta := &Metadata{ID: uuid.NewString(), Name: opts.Name, Description: opts.Description, Provider: "parquet",
+		SchemaString: opts.Schema.String(), PartitionColumns: opts.PartitionBy, CreatedTime: &now,
+		Configuration: map[string]string{}}
+	for key, value := range opts.Properties {
+		if !strings.HasPrefix(key, "delta.feature.") {
+			meta.Configuration[key] = value
+		}
+	}
+	if mode := meta.Configuration["delta.columnMapping.mode"]; mode != "" && mode != "none" {
+		return nil, &UnsupportedError{Feature: "column mapping by " + mode, Write: true}
+	}
+	if err := checkWrite(&proto, meta, opts.Schema); err != nil {
+		return nil, err
+	}
+	empty := &Snapshot{table: t, version: -1, schema: opts.Schema, state: tableState{proto: &proto, meta: meta}}
+	tx := t.Begin(empty, nil)
+	tx.proto, tx.meta = &proto, meta
+	for _, txn := range opts.Txns {
+		tx.AddTxn(txn.AppID, txn.Version)
+	}
+	tx.BlindAppend(true)
+	tx.Operation("CREATE TABLE", map[string]string{
+		"isManaged": "false", "description": opts.Description,
+		"partitionBy": jsonText(opts.PartitionBy, "[]"), "properties": jsonText(meta.Configuration, "{}")}, nil)
+	return tx, tx.validate()
+}
+
+// jsonText is a list or map as JSON; nil is an empty one.
+func jsonText[T []string | map[string]string](v T, empty string) string {
+	if len(v) == 0 {
+		return empty
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return string(text)
+}
+
+// create puts version 0, whose base is a table that is not there.
+func (c *committer) create(ctx context.Context) error {
+	c.base = c.tx.base
+	snap, body, err := c.tx.first()
+	if err != nil {
+		return err
+	}
+	won, err := c.put(ctx, 0, body)
+	if err != nil {
+		return err
+	}
+	if !won {
+		w, _, err := c.winner(ctx, 0)
+		if err != nil {
+			return err
+		}
+		if w.txnID != c.tx.id {
+			return fmt.Errorf("%w at %s: another writer has just created it", ErrTableExists, c.tx.table.st.URL())
+		}
+	}
+	c.tx.table.remember(snap)
+	return nil
+}
+
+// first makes the bytes of version 0.
+func (tx *Transaction) first() (*Snapshot, []byte, error) {
+	now := time.Now()
+	b := &builder{table: tx.table, version: -1}
+	actions := tx.actions(tx.base, now)
+	for i := range actions {
+		b.take(&actions[i])
+	}
+	info := tx.info
+	info.Timestamp, info.TxnID, info.EngineInfo, info.IsolationLevel = now.UnixMilli(), tx.id, tx.table.engine, "Serializable"
+	if inCommitTimestamps(tx.proto, tx.meta) {
+		info.InCommitTimestamp, b.inCommit = &info.Timestamp, &info.Timestamp
+	}
+	body := appendLog(nil, append([]Action{{CommitInfo: &info}}, actions...))
+	b.close(0, len(body))
+	snap, err := b.finish(nil, now)
+	return snap, body, err
+}

@@ -1,0 +1,118 @@
+package delta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/freshet-io/freshet/store"
+)
+
+// FilesOptions tune Files. The zero value of each field means its default.
+type FilesOptions struct {
+	Stats bool // read statistics too; without it Add.Stats is ""
+}
+
+// Files yields the live files of the snapshot in no order, one Add per (path, deletion vector id). Every Add is the
+// caller's. Stats are "" when the writer left none; where a checkpoint has them as columns only, they are made from
+// these. Memory: the file actions of a few commits, the keys of those since the last checkpoint, and one row group of
+// the checkpoint. Errors: ErrCorrupt, ErrVersionNotFound when log cleanup has taken a part of the snapshot's log.
+// Spec: "Action Reconciliation".
+func (s *Snapshot) Files(ctx context.Context, opts *FilesOptions) iter.Seq2[*Add, error] {
+	want := kindAdd | kindRemove
+	if opts != nil && opts.Stats {
+		want |= kindStats
+	}
+	return func(yield func(*Add, error) bool) {
+		for a, err := range s.reconcile(ctx, want) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if a.Add != nil && !yield(a.Add, nil) {
+				return
+			}
+		}
+	}
+}
+
+// reconcile yields the newest action of each file: adds of live files, and removes where they are wanted. It goes
+// from the newest commit to the oldest and then through the checkpoint, whose actions are not kept: only what the
+// commits said before is looked up.
+func (s *Snapshot) reconcile(ctx context.Context, want kinds) iter.Seq2[Action, error] {
+	return func(yield func(Action, error) bool) {
+		seen := map[fileKey]bool{}
+		from := int64(0)
+		if s.checkpoint != nil {
+			from = s.checkpoint.version + 1
+		}
+		if from <= s.version {
+			for c, err := range s.table.fetchCommits(ctx, s.version, from) {
+				if err == nil {
+					err = yieldNewest(c, want, seen, yield)
+				}
+				if errors.Is(err, errStop) {
+					return
+				}
+				if err != nil {
+					yield(Action{}, s.gone(err))
+					return
+				}
+			}
+		}
+		if s.checkpoint == nil {
+			return
+		}
+		for a, err := range s.table.readCheckpoint(ctx, s.checkpoint, want) {
+			if err != nil {
+				yield(Action{}, s.gone(err))
+				return
+			}
+			if (len(seen) == 0 || !seen[a.fileKey()]) && !yield(a, nil) {
+				return
+			}
+		}
+	}
+}
+
+var errStop = errors.New("the caller wants no more")
+
+// yieldNewest yields the file actions of a commit that no newer one speaks of; the last of a commit counts.
+func yieldNewest(c commitData, want kinds, seen map[fileKey]bool, yield func(Action, error) bool) error {
+	var actions []Action
+	for a, err := range parseLog(commitKey(c.version), c.data, want|kindFiles) {
+		if err != nil {
+			return err
+		}
+		actions = append(actions, a)
+	}
+	for _, a := range slices.Backward(actions) {
+		key := a.fileKey()
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if a.kinds()&want != 0 && !yield(a, nil) {
+			return errStop
+		}
+	}
+	return nil
+}
+
+func (a *Action) fileKey() fileKey {
+	if a.Add != nil {
+		return a.Add.key()
+	}
+	return a.Remove.key()
+}
+
+// gone explains why a part of the snapshot's log is missing.
+func (s *Snapshot) gone(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("version %d can no longer be read, log cleanup has taken part of its log; open the table "+
+			"again: %w: %w", s.version, ErrVersionNotFound, err)
+	}
+	return fmt.Errorf("files of version %d: %w", s.version, err)
+}

@@ -1,0 +1,174 @@
+package delta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/freshet-io/freshet/store"
+)
+
+// loadAttempts bounds how often a load begins anew because log cleanup moved the log under it.
+const loadAttempts = 4
+
+// load builds the snapshot of a version, or of the latest, from nothing. A broken or missing checkpoint is passed over
+// in favour of an older one or the commits; if these do not reach, its error is returned. Errors: ErrNoTable,
+// ErrCorrupt, ErrUnsupportedFeature, ErrVersionNotFound.
+func (t *Table) load(ctx context.Context, version int64) (*Snapshot, error) {
+	broken := map[string]bool{}
+	var firstBad error
+	for attempt := 1; ; {
+		verified := time.Now()
+		seg, err := t.segmentFor(ctx, version, broken)
+		if err != nil {
+			return nil, err
+		}
+		snap, err := t.replay(ctx, seg, version)
+		var bad *badCheckpointError
+		switch {
+		case errors.As(err, &bad):
+			broken[bad.file.files[0].Key] = true
+			if firstBad == nil {
+				firstBad = bad
+			}
+			continue
+		case errors.Is(err, store.ErrNotFound):
+			if attempt++; attempt <= loadAttempts {
+				continue
+			}
+			return nil, corrupt("%v, although the log goes on to version %d", err, seg.last)
+		case err != nil && firstBad != nil && !errors.Is(err, ErrUnsupportedFeature):
+			return nil, fmt.Errorf("%w; no older checkpoint and commits could make up for it", firstBad)
+		case err != nil:
+			return nil, err
+		}
+		snap.verified = verified
+		return snap, nil
+	}
+}
+
+// replay builds a snapshot from a segment.
+func (t *Table) replay(ctx context.Context, seg *segment, version int64) (*Snapshot, error) {
+	switch {
+	case seg.last < 0 && version != latest:
+		return nil, t.versionError(ctx, version)
+	case seg.last < 0:
+		return nil, fmt.Errorf("%w at %s", ErrNoTable, t.st.URL())
+	case version != latest && seg.last != version:
+		return nil, t.versionError(ctx, version)
+	case seg.checkpoint == nil && seg.first != 0 && version != latest:
+		return nil, t.versionError(ctx, version)
+	case seg.checkpoint == nil && seg.first != 0:
+		return nil, corrupt("the log of %s begins with version %d and has no checkpoint: older commits were deleted",
+			t.st.URL(), seg.first)
+	}
+	b := &builder{table: t, version: -1}
+	if seg.checkpoint != nil {
+		if err := b.fromCheckpoint(ctx, seg.checkpoint); err != nil {
+			return nil, err
+		}
+	}
+	if b.version < seg.last {
+		for c, err := range t.fetchCommits(ctx, b.version+1, seg.last) {
+			if err != nil {
+				return nil, err
+			}
+			if err := b.commit(c.version, c.data); err != nil {
+				return nil, err
+			}
+		}
+	}
+	b.modified = seg.modified
+	return b.snapshot(nil)
+}
+
+// builder makes a snapshot by taking versions one after another.
+type builder struct {
+	table      *Table
+	version    int64
+	state      tableState
+	checkpoint *checkpointFile
+	logBytes   int64
+	modified   time.Time
+	inCommit   *int64
+}
+
+// extend begins a builder that goes on from a snapshot.
+func (s *Snapshot) extend() *builder {
+	return &builder{table: s.table, version: s.version, state: s.state.share(), checkpoint: s.checkpoint,
+		logBytes: s.logBytes, modified: s.modified, inCommit: s.inCommit}
+}
+
+func (b *builder) fromCheckpoint(ctx context.Context, c *checkpointFile) error {
+	for a, err := range b.table.readCheckpoint(ctx, c, kindState) {
+		if err != nil && !unusable(err) {
+			return fmt.Errorf("read the checkpoint of version %d: %w", c.version, err)
+		}
+		if err != nil {
+			return &badCheckpointError{c, err}
+		}
+		b.state.apply(&a)
+	}
+	if b.state.proto == nil || b.state.meta == nil {
+		return &badCheckpointError{c, corrupt("it has no protocol or no metadata")}
+	}
+	b.version, b.checkpoint = c.version, c
+	return nil
+}
+
+// commit takes the next version.
+func (b *builder) commit(version int64, data []byte) error {
+	b.inCommit = nil
+	for a, err := range parseLog(commitKey(version), data, kindState|kindCommitInfo) {
+		if err != nil {
+			return err
+		}
+		b.take(&a)
+	}
+	b.close(version, len(data))
+	return nil
+}
+
+// take takes one action of the next version.
+func (b *builder) take(a *Action) {
+	if a.CommitInfo != nil && a.CommitInfo.InCommitTimestamp != nil {
+		b.inCommit = a.CommitInfo.InCommitTimestamp
+	}
+	b.state.apply(a)
+}
+
+// close ends the next version, whose commit has so many bytes.
+func (b *builder) close(version int64, bytes int) {
+	b.version, b.modified = version, time.Time{}
+	b.logBytes += int64(bytes)
+}
+
+// snapshot finishes; before is the snapshot that was extended, whose parsed schema is used again if it still holds.
+func (b *builder) snapshot(before *Snapshot) (*Snapshot, error) {
+	s := &Snapshot{table: b.table, version: b.version, state: b.state.share(), checkpoint: b.checkpoint,
+		logBytes: b.logBytes, modified: b.modified, inCommit: b.inCommit}
+	if s.state.proto == nil {
+		return nil, corrupt("version %d of %s has no protocol", b.version, b.table.st.URL())
+	}
+	if err := s.state.proto.checkRead(); err != nil {
+		return nil, err
+	}
+	if s.state.meta == nil {
+		return nil, corrupt("version %d of %s has no metadata", b.version, b.table.st.URL())
+	}
+	if before != nil && before.state.meta.SchemaString == s.state.meta.SchemaString {
+		s.schema = before.schema
+		return s, nil
+	}
+	if s.state.meta.SchemaString == "" { // a table without columns
+		s.schema = &Schema{}
+		return s, nil
+	}
+	schema, err := ParseSchema(s.state.meta.SchemaString)
+	if err != nil {
+		return nil, fmt.Errorf("version %d: %w", b.version, err)
+	}
+	s.schema = schema
+	return s, nil
+}
