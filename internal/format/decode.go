@@ -1,0 +1,353 @@
+package format
+
+import (
+	"encoding/binary"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/freshet-io/freshet"
+)
+
+// NewDecoder returns a decoder into these columns. Errors: a column of a type that Delta does not have, names that differ
+// only in case, and for Rescue no column RescuedColumn, which Infer adds.
+func (f *JSON) NewDecoder(schema *arrow.Schema) (freshet.Decoder, error) {
+	d := &jsonDecoder{opts: f.opts, schema: schema, scanner: scanner{maxDepth: f.opts.MaxDepth}}
+	skip := ""
+	if f.opts.NewFields == Rescue {
+		skip = RescuedColumn
+		at := schema.FieldIndices(RescuedColumn)
+		if len(at) != 1 || schema.Field(at[0]).Type.ID() != arrow.STRING || !schema.Field(at[0]).Nullable {
+			return nil, errNoRescued
+		}
+		d.rescuedAt = at[0]
+		d.rescue.into = newText(validity{})
+	}
+	root, err := planStruct(schema.Fields(), "", skip)
+	if err != nil {
+		return nil, err
+	}
+	d.root = root
+	return d, nil
+}
+
+// jsonDecoder decodes records by descent along the schema. Each record's values go to the ends of the columns; when the
+// record fails, the columns are cut back to where they were.
+type jsonDecoder struct {
+	scanner
+	opts   Options
+	schema *arrow.Schema
+	root   *node
+	zip    gunzipper
+
+	appended int  // bytes of payloads since the last flush
+	widens   bool // the record has fields that are to be added
+
+	rescue    rescuer // of NewFields Rescue
+	rescuedAt int     // the position of its column
+}
+
+// appendLimit bounds the payloads between two flushes, so that no column's text comes to 2 GiB: rescued text is less than
+// three times what it comes from.
+const appendLimit = 700 << 20
+
+func (d *jsonDecoder) Len() int { return d.root.store.rows() }
+
+func (d *jsonDecoder) Append(payload []byte) (int, error) {
+	if d.opts.Gzip && gzipped(payload) {
+		unpacked, err := d.zip.unpack(payload, d.opts.MaxBytes)
+		if err != nil {
+			return 0, err
+		}
+		payload = unpacked
+	}
+	if len(payload) > d.opts.MaxBytes {
+		return 0, reject(freshet.CodeTooLarge, -1, "found a payload of %d bytes, wanted at most %d", len(payload), d.opts.MaxBytes)
+	}
+	if d.appended+len(payload) > appendLimit {
+		return 0, errFull
+	}
+	rows := d.Len()
+	if rows == 0 {
+		d.root.store.reserve()
+	}
+	if d.record(payload) == failed {
+		d.truncate(rows)
+		return 0, d.take()
+	}
+	if d.widens {
+		d.truncate(rows)
+		return 0, freshet.ErrNewFields
+	}
+	d.appended += len(payload)
+	return 1, nil
+}
+
+func (d *jsonDecoder) truncate(rows int) {
+	d.root.store.truncate(rows)
+	if d.rescue.into != nil {
+		d.rescue.into.truncate(rows)
+	}
+}
+
+// record appends the record that is all of b.
+func (d *jsonDecoder) record(b []byte) int {
+	d.begin()
+	d.widens = false
+	i := skipSpace(b, 0)
+	if i == len(b) {
+		return d.fail(freshet.CodeEmptyPayload, -1, "found an empty payload, wanted a JSON object")
+	}
+	if b[i] != '{' {
+		return d.notAnObject(b, i)
+	}
+	d.rescue.begin()
+	end := d.object(d.root, b, i)
+	if end == failed {
+		return failed
+	}
+	if end = skipSpace(b, end); end != len(b) {
+		return d.unexpected(b, end, "the end of the payload, which holds one record")
+	}
+	if d.rescue.into == nil {
+		return end
+	}
+	if d.rescue.wrote {
+		d.rescue.into.finish()
+	} else {
+		d.rescue.into.appendNull()
+	}
+	return end
+}
+
+func (d *jsonDecoder) notAnObject(b []byte, i int) int {
+	end := d.skip(b, i)
+	if end == failed {
+		return failed
+	}
+	if rest := skipSpace(b, end); rest != len(b) {
+		return d.unexpected(b, rest, "the end of the payload, which holds one record")
+	}
+	return d.fail(freshet.CodeWrongType, i, "found %s, wanted an object", describe(b[i:end]))
+}
+
+// object appends the struct that is the object at i.
+func (d *jsonDecoder) object(n *node, b []byte, i int) int {
+	if !d.open(i) {
+		return failed
+	}
+	t := n.fields
+	t.object++
+	unknown := d.keys.frame()
+	missing := len(t.list)
+	prediction := &t.start
+	i = skipSpace(b, i+1)
+	more := i >= len(b) || b[i] != '}'
+	if !more {
+		i++
+	}
+	d.rescue.enter(false)
+	for more {
+		var f *field
+		begin := i
+		if at := *prediction; at < len(t.list) && hasPrefix(b, i, t.list[at].quoted) {
+			f = &t.list[at]
+			i += len(f.quoted)
+			if i < len(b) && b[i] <= ' ' {
+				i = skipSpace(b, i)
+			}
+		} else if f, i = d.find(t, prediction, b, i, &unknown); i == failed {
+			return failed
+		}
+		if f != nil {
+			if f.object == t.object {
+				return d.duplicate(begin, []byte(f.name))
+			}
+			f.object = t.object
+			missing--
+			prediction = &f.follow
+			d.rescue.member(f.name)
+			if i = d.value(f.node, b, i); i == failed {
+				return d.inField(f.name)
+			}
+		}
+		if i < len(b) && b[i] == ',' {
+			i++
+			if i < len(b) && b[i] <= ' ' {
+				i = skipSpace(b, i)
+			}
+		} else if i, more = d.more(b, i, '}'); i == failed {
+			return failed
+		}
+	}
+	d.rescue.leave()
+	if missing > 0 && !d.absent(t, i) {
+		return failed
+	}
+	n.store.(*structs).n++
+	d.keys.end(&unknown)
+	d.close()
+	return i
+}
+
+// hasPrefix reports whether b has the prefix, if it is not "", at i.
+func hasPrefix(b []byte, i int, prefix string) bool {
+	n := len(prefix)
+	if len(b)-i < n || n == 0 {
+		return false
+	}
+	b = b[i : i+n]
+	if n < 8 {
+		return string(b) == prefix
+	}
+	// Two words that may overlap say it all up to 16 bytes.
+	x := binary.LittleEndian.Uint64(b) ^ word(prefix, 0)
+	y := binary.LittleEndian.Uint64(b[n-8:]) ^ word(prefix, n-8)
+	return x|y == 0 && (n <= 16 || string(b[8:n-8]) == prefix[8:n-8])
+}
+
+// word is the eight bytes of s at i, little-endian.
+func word(s string, i int) uint64 {
+	s = s[i : i+8]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+// find scans the key at i, which is not the predicted one. If a field has the name, it returns it and where its value
+// begins, and predicts it for the next time; else it deals with the value and returns nil and where that ends.
+func (d *jsonDecoder) find(t *fieldTable, prediction *int, b []byte, i int, unknown *keyFrame) (*field, int) {
+	key, value := d.key(b, i)
+	if value == failed {
+		return nil, failed
+	}
+	at, found := t.exact[string(key)]
+	if !found {
+		at, found = t.fold(key)
+	}
+	if found {
+		*prediction = at
+		return &t.list[at], value
+	}
+	if !d.keys.add(unknown, key) {
+		return nil, d.duplicate(i, key)
+	}
+	last := len(d.keys.list) - 1
+	end := d.newField(last, b, value)
+	if end == failed {
+		d.inField(string(d.keys.at(last)))
+	}
+	return nil, end
+}
+
+// absent appends nulls to the fields that the object, which ends at i, does not have.
+func (d *jsonDecoder) absent(t *fieldTable, i int) bool {
+	for k := range t.list {
+		f := &t.list[k]
+		if f.object == t.object {
+			continue
+		}
+		if !f.node.nullable {
+			d.fail(freshet.CodeNull, i-1, "found no value, wanted %s: the column is not nullable", f.node.typeName)
+			d.inField(f.name)
+			return false
+		}
+		f.node.store.appendNull()
+	}
+	return true
+}
+
+// list appends the list that is the array at i.
+func (d *jsonDecoder) list(n *node, b []byte, i int) int {
+	if !d.open(i) {
+		return failed
+	}
+	more := true
+	if i = skipSpace(b, i+1); i < len(b) && b[i] == ']' {
+		i, more = i+1, false
+	}
+	d.rescue.enter(true)
+	for k := 0; more; k++ {
+		d.rescue.element(k)
+		if i = d.value(n.first, b, i); i == failed {
+			return d.inElement(k)
+		}
+		if i < len(b) && b[i] == ',' {
+			i = skipSpace(b, i+1)
+		} else if i, more = d.more(b, i, ']'); i == failed {
+			return failed
+		}
+	}
+	n.store.(*lists).finish()
+	d.rescue.leave()
+	d.close()
+	return i
+}
+
+// dictionary appends the map that is the object at i.
+func (d *jsonDecoder) dictionary(n *node, b []byte, i int) int {
+	if !d.open(i) {
+		return failed
+	}
+	keys := d.keys.frame()
+	more := true
+	if i = skipSpace(b, i+1); i < len(b) && b[i] == '}' {
+		i, more = i+1, false
+	}
+	d.rescue.enter(false)
+	for more {
+		key, value := d.key(b, i)
+		if value == failed {
+			return failed
+		}
+		if !d.keys.add(&keys, key) {
+			return d.duplicate(i, key)
+		}
+		at := len(d.keys.list) - 1
+		if d.fromText(n.first, key, i) == failed {
+			return d.inField(string(d.keys.at(at)))
+		}
+		if d.rescue.into != nil {
+			d.rescue.member(string(d.keys.at(at)))
+		}
+		if i = d.value(n.second, b, value); i == failed {
+			return d.inField(string(d.keys.at(at)))
+		}
+		if i, more = d.more(b, i, '}'); i == failed {
+			return failed
+		}
+	}
+	n.store.(*lists).finish()
+	d.rescue.leave()
+	d.keys.end(&keys)
+	d.close()
+	return i
+}
+
+// Flush returns the rows since the last Flush as a record of the schema.
+func (d *jsonDecoder) Flush() arrow.RecordBatch {
+	rows := d.Len()
+	fields := d.root.store.(*structs).fields
+	columns := make([]arrow.Array, 0, len(fields)+1)
+	for i, f := range d.schema.Fields() {
+		var c column = d.rescue.into
+		if d.rescue.into == nil || i != d.rescuedAt {
+			c, fields = fields[0], fields[1:]
+		}
+		data := c.take(f.Type)
+		columns = append(columns, array.MakeFromData(data))
+		data.Release()
+	}
+	batch := array.NewRecordBatch(d.schema, columns, int64(rows))
+	for _, c := range columns {
+		c.Release()
+	}
+	d.root.store.(*structs).n = 0
+	d.appended = 0
+	return batch
+}
+
+// Release drops what was appended and gives up the memory.
+func (d *jsonDecoder) Release() {
+	d.Flush().Release()
+	d.zip, d.keys, d.scratch = gunzipper{}, keySet{}, nil
+}

@@ -1,0 +1,149 @@
+package format
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// Infer returns the columns of these records: those of known as they are, structs among them with fields added, and then
+// the new ones, in the order of the lowest place that each has in a record, then by name; for Rescue, RescuedColumn. It
+// returns known itself when there is nothing to add, and nil when known is nil and no record tells a type. Records that
+// would be rejected as JSON are passed over. It looks at all payloads it is given; bounding the sample is the source's.
+//
+// A column's type is the least that holds all its values, whatever their order:
+//
+//	null                                  tells nothing, nor does an object in which nothing tells
+//	true, false                           boolean
+//	whole numbers                         long; beyond 64 bits decimal(38,0); beyond 38 digits string
+//	numbers with a point or exponent      double, if all, the whole ones too, survive; else a decimal(38,s); else string
+//	text, all RFC 3339 with zone          timestamp, unless one is finer than microseconds
+//	text, all YYYY-MM-DD                  date
+//	other text, and mixtures              string (of what is no text, its JSON text)
+//	objects                               struct; string if a key cannot be a column's name
+//	arrays                                array of the least type of all elements; of string if nothing tells
+//
+// Names that differ only in case are one column, under the commonest spelling.
+func (f *JSON) Infer(payloads [][]byte, known *arrow.Schema) (*arrow.Schema, error) {
+	var root shape
+	var zip gunzipper
+	s := scanner{maxDepth: f.opts.MaxDepth}
+	for _, payload := range payloads {
+		if f.opts.Gzip && gzipped(payload) {
+			unpacked, err := zip.unpack(payload, f.opts.MaxBytes)
+			if err != nil {
+				continue
+			}
+			payload = unpacked
+		}
+		if record := s.validRecord(payload, f.opts.MaxBytes); record != nil {
+			root.observe(record)
+		}
+	}
+	if f.opts.NewFields == Rescue {
+		delete(root.fields, RescuedColumn)
+	}
+	return f.widen(root.fields, known), nil
+}
+
+// validRecord returns the payload without space around it, nil if it is not one valid object.
+func (s *scanner) validRecord(payload []byte, maxBytes int) []byte {
+	begin := skipSpace(payload, 0)
+	if len(payload) > maxBytes || begin == len(payload) || payload[begin] != '{' {
+		return nil
+	}
+	s.begin()
+	end := s.skip(payload, begin)
+	if end == failed || skipSpace(payload, end) != len(payload) {
+		return nil
+	}
+	return payload[begin:end]
+}
+
+func (f *JSON) widen(fields map[string]*fieldShape, known *arrow.Schema) *arrow.Schema {
+	var old []arrow.Field
+	var meta *arrow.Metadata
+	if known != nil {
+		old = known.Fields()
+		m := known.Metadata()
+		meta = &m
+	}
+	widened, changed := widenFields(old, fields)
+	if len(widened) == 0 {
+		return known
+	}
+	isRescued := func(c arrow.Field) bool { return c.Name == RescuedColumn }
+	if f.opts.NewFields == Rescue && !slices.ContainsFunc(widened, isRescued) {
+		widened = append(widened, arrow.Field{Name: RescuedColumn, Type: arrow.BinaryTypes.String, Nullable: true})
+		changed = true
+	}
+	if !changed {
+		return known
+	}
+	return arrow.NewSchema(widened, meta)
+}
+
+// widenFields returns the old fields, widened, and the new ones behind them.
+func widenFields(old []arrow.Field, seen map[string]*fieldShape) (fields []arrow.Field, changed bool) {
+	fields = slices.Clone(old)
+	isOld := make(map[string]bool, len(old))
+	for i := range fields {
+		lower := strings.ToLower(fields[i].Name)
+		isOld[lower] = true
+		if shape := seen[lower]; shape != nil {
+			if t := widenType(fields[i].Type, &shape.shape); t != nil {
+				fields[i].Type, changed = t, true
+			}
+		}
+	}
+	type newField struct {
+		arrow.Field
+		place int
+	}
+	var added []newField
+	for lower, f := range seen {
+		name := f.name()
+		if isOld[lower] || !nameable([]byte(name)) {
+			continue
+		}
+		if t := f.shape.resolve(); t != nil {
+			added = append(added, newField{arrow.Field{Name: name, Type: t, Nullable: true}, f.place})
+		}
+	}
+	slices.SortFunc(added, func(a, b newField) int {
+		return cmp.Or(cmp.Compare(a.place, b.place), strings.Compare(a.Name, b.Name))
+	})
+	for _, f := range added {
+		fields = append(fields, f.Field)
+	}
+	return fields, changed || len(added) > 0
+}
+
+// widenType returns the known type with the fields added that the objects in it have; nil if there are none.
+func widenType(t arrow.DataType, seen *shape) arrow.DataType {
+	switch t := t.(type) {
+	case *arrow.StructType:
+		if fields, changed := widenFields(t.Fields(), seen.fields); changed {
+			return arrow.StructOf(fields...)
+		}
+	case *arrow.ListType:
+		if seen.element != nil {
+			element := t.ElemField()
+			if element.Type = widenType(element.Type, seen.element); element.Type != nil {
+				return arrow.ListOfField(element)
+			}
+		}
+	case *arrow.MapType:
+		var values shape
+		for _, f := range seen.fields {
+			values.join(&f.shape)
+		}
+		value := t.ItemField()
+		if value.Type = widenType(value.Type, &values); value.Type != nil {
+			return arrow.MapOfFields(t.KeyField(), value)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package format
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
+)
+
+// kind is how values of a column are read.
+type kind uint8
+
+const (
+	kindBool kind = iota
+	kindByte
+	kindShort
+	kindInt
+	kindLong
+	kindFloat
+	kindDouble
+	kindDecimal
+	kindString
+	kindJSON // a string that holds JSON text
+	kindBinary
+	kindDate
+	kindTimestamp
+	kindTimestampNTZ
+	kindVoid
+	kindStruct
+	kindList
+	kindMap
+)
+
+// node is one column, or one field, element, key or value within: what it takes to read it, and where it goes.
+type node struct {
+	kind     kind
+	nullable bool
+	store    column
+	typeName string // for messages: "decimal(10,2)"
+
+	precision, scale int // of a decimal
+
+	dateText uint64 // of timestamps: the last date's first eight bytes,
+	dateRest uint16 // its last two,
+	dateUs   int64  // and its start in µs
+
+	fields *fieldTable // of a struct
+	first  *node       // the element of a list, the key of a map
+	second *node       // the value of a map
+}
+
+// fieldTable is the fields of a struct, found by name.
+type fieldTable struct {
+	list   []field
+	exact  map[string]int
+	folded map[string]int // by lower case, as Delta compares names
+	start  int            // the field that the last object began with
+	object uint64         // counts the objects that were read
+}
+
+type field struct {
+	quoted string // as it stands in JSON text without spaces: "name":
+	name   string
+	node   *node
+	follow int    // the field that followed it last time; len(list) if none has
+	object uint64 // the object that had it last
+}
+
+// planStruct plans the fields of a struct, or of the whole record. Those named skip are not read from records.
+func planStruct(fields []arrow.Field, path, skip string) (*node, error) {
+	table := &fieldTable{exact: map[string]int{}, folded: map[string]int{}}
+	store := &structs{}
+	var faults []error
+	for _, f := range fields {
+		if f.Name == skip {
+			continue
+		}
+		child, err := planField(f, join(path, f.Name))
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		at := len(table.list)
+		lower := strings.ToLower(f.Name)
+		if other, taken := table.folded[lower]; taken {
+			faults = append(faults, fmt.Errorf("columns %q and %q: names must differ in more than case",
+				join(path, table.list[other].name), join(path, f.Name)))
+			continue
+		}
+		table.exact[f.Name], table.folded[lower] = at, at
+		table.list = append(table.list, field{quoted: quoted(f.Name), name: f.Name, node: child, follow: at + 1})
+		store.fields = append(store.fields, child.store)
+	}
+	return &node{kind: kindStruct, typeName: "a struct", store: store, fields: table}, errors.Join(faults...)
+}
+
+// fold returns the field whose name is the key but for its case.
+func (t *fieldTable) fold(key []byte) (at int, ok bool) {
+	for _, c := range key {
+		if c >= utf8.RuneSelf || c >= 'A' && c <= 'Z' {
+			at, ok = t.folded[strings.ToLower(string(key))]
+			return at, ok
+		}
+	}
+	at, ok = t.folded[string(key)]
+	return at, ok
+}
+
+// quoted is how a name stands in JSON text without spaces and needless escapes; "" for one that has escapes.
+func quoted(name string) string {
+	if end, _ := plainEnd([]byte(name), 0); end != len(name) || !utf8.ValidString(name) {
+		return ""
+	}
+	return `"` + name + `":`
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func planField(f arrow.Field, path string) (*node, error) {
+	n, err := planType(f.Type, path, validity{required: !f.Nullable})
+	if err != nil {
+		return nil, err
+	}
+	n.nullable = f.Nullable
+	if _, marked := f.Metadata.GetValue(jsonTextKey); marked && n.kind == kindString {
+		n.kind, n.typeName = kindJSON, "any value"
+	}
+	return n, nil
+}
+
+func planType(t arrow.DataType, path string, v validity) (*node, error) {
+	switch t := t.(type) {
+	case *arrow.StructType:
+		n, err := planStruct(t.Fields(), path, "")
+		n.store.(*structs).validity = v
+		return n, err
+	case *arrow.ListType:
+		element, err := planField(t.ElemField(), join(path, "element"))
+		if err != nil {
+			return nil, err
+		}
+		return &node{kind: kindList, typeName: "an array", store: newLists(v, element.store), first: element}, nil
+	case *arrow.MapType:
+		key, err1 := planField(t.KeyField(), join(path, "key"))
+		value, err2 := planField(t.ItemField(), join(path, "value"))
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, err
+		}
+		if key.fields != nil || key.first != nil {
+			return nil, fmt.Errorf("column %q: found a map with keys that are %s, wanted keys of an atomic type: JSON has no others",
+				path, key.typeName)
+		}
+		return &node{kind: kindMap, typeName: "a map", store: newLists(v, key.store, value.store),
+			first: key, second: value}, nil
+	case *arrow.Decimal128Type:
+		return &node{kind: kindDecimal, typeName: fmt.Sprintf("a decimal(%d,%d)", t.Precision, t.Scale),
+			store: &fixed[decimal128.Num]{validity: v}, precision: int(t.Precision), scale: int(t.Scale)}, nil
+	case *arrow.TimestampType:
+		n := &node{kind: kindTimestamp, typeName: "a timestamp", store: &fixed[int64]{validity: v}}
+		rememberDate(n, []byte("1970-01-01"))
+		if t.TimeZone == "" {
+			n.kind, n.typeName = kindTimestampNTZ, "a timestamp without zone"
+		}
+		if t.Unit == arrow.Microsecond {
+			return n, nil
+		}
+	}
+	if n := planPrimitive(t.ID(), v); n != nil {
+		return n, nil
+	}
+	return nil, fmt.Errorf("column %q: JSON cannot be read as the Arrow type %s, wanted one that Delta has", path, t)
+}
+
+func planPrimitive(id arrow.Type, v validity) *node {
+	switch id {
+	case arrow.BOOL:
+		return &node{kind: kindBool, typeName: "a boolean", store: &bools{validity: v}}
+	case arrow.INT8:
+		return &node{kind: kindByte, typeName: "a byte (-128 to 127)", store: &fixed[int8]{validity: v}}
+	case arrow.INT16:
+		return &node{kind: kindShort, typeName: "a short (-32768 to 32767)", store: &fixed[int16]{validity: v}}
+	case arrow.INT32:
+		return &node{kind: kindInt, typeName: "an integer of 32 bits", store: &fixed[int32]{validity: v}}
+	case arrow.INT64:
+		return &node{kind: kindLong, typeName: "a long of 64 bits", store: &fixed[int64]{validity: v}}
+	case arrow.FLOAT32:
+		return &node{kind: kindFloat, typeName: "a float", store: &fixed[float32]{validity: v}}
+	case arrow.FLOAT64:
+		return &node{kind: kindDouble, typeName: "a double", store: &fixed[float64]{validity: v}}
+	case arrow.STRING:
+		return &node{kind: kindString, typeName: "a string", store: newText(v)}
+	case arrow.BINARY:
+		return &node{kind: kindBinary, typeName: "a binary in base64", store: newText(v)}
+	case arrow.DATE32:
+		return &node{kind: kindDate, typeName: "a date", store: &fixed[int32]{validity: v}}
+	case arrow.NULL:
+		return &node{kind: kindVoid, typeName: "nothing but null", store: &void{}}
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package format
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/freshet-io/freshet"
+)
+
+// RawColumn is the one column of the raw format: binary, null for a payload that is nil.
+const RawColumn = "value"
+
+// Raw is the format of bytes that land as they came. Nothing in it can be rejected, nothing is unpacked or limited; the
+// zero value is ready. It implements freshet.Format.
+type Raw struct{}
+
+// Infer returns known, with the column RawColumn added if it lacks it. It does not look at the payloads.
+func (Raw) Infer(_ [][]byte, known *arrow.Schema) (*arrow.Schema, error) {
+	value := arrow.Field{Name: RawColumn, Type: arrow.BinaryTypes.Binary, Nullable: true}
+	if known == nil {
+		return arrow.NewSchema([]arrow.Field{value}, nil), nil
+	}
+	if known.HasField(RawColumn) {
+		return known, nil
+	}
+	meta := known.Metadata()
+	return arrow.NewSchema(append(known.Fields(), value), &meta), nil
+}
+
+// NewDecoder returns a decoder into the column RawColumn, which must be the only one, binary and nullable.
+func (Raw) NewDecoder(schema *arrow.Schema) (freshet.Decoder, error) {
+	if schema.NumFields() != 1 || schema.Field(0).Name != RawColumn ||
+		schema.Field(0).Type.ID() != arrow.BINARY || !schema.Field(0).Nullable {
+		return nil, fmt.Errorf("raw format: found the columns %v, wanted one nullable binary column %q",
+			schema.Fields(), RawColumn)
+	}
+	return &rawDecoder{schema: schema, values: newText(validity{})}, nil
+}
+
+type rawDecoder struct {
+	schema *arrow.Schema
+	values *text
+}
+
+func (d *rawDecoder) Append(payload []byte) (int, error) {
+	if len(d.values.data)+len(payload) > math.MaxInt32 {
+		return 0, errFull
+	}
+	if payload == nil {
+		d.values.appendNull()
+	} else {
+		d.values.append(payload)
+	}
+	return 1, nil
+}
+
+func (d *rawDecoder) Len() int { return d.values.rows() }
+
+func (d *rawDecoder) Flush() arrow.RecordBatch {
+	rows := d.Len()
+	data := d.values.take(arrow.BinaryTypes.Binary)
+	defer data.Release()
+	column := array.MakeFromData(data)
+	defer column.Release()
+	return array.NewRecordBatch(d.schema, []arrow.Array{column}, int64(rows))
+}
+
+func (d *rawDecoder) Release() { d.values = newText(validity{}) }

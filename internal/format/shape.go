@@ -1,0 +1,252 @@
+package format
+
+import (
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// shape is what is known of the values that one place of the records has had. Shapes form a semilattice: join takes the
+// union of all that was seen, and only resolve decides on a type, so neither order nor grouping of the records matters.
+type shape struct {
+	seen    kinds
+	numbers numbers
+	fields  map[string]*fieldShape // of the objects, by lower-case key
+	element *shape                 // of the arrays; nil if there were none
+}
+
+// kinds is a set of kinds of values.
+type kinds uint8
+
+const (
+	aBool kinds = 1 << iota
+	aNumber
+	aTimestamp // text that is RFC 3339 with zone and at most microseconds
+	aDate      // text YYYY-MM-DD
+	aText      // other text
+	aStruct    // an object whose keys that tell can all be names
+	anObject   // another
+	anArray
+)
+
+// numbers is what is known of a set of numbers.
+type numbers struct {
+	fraction   bool // one is written with a point or exponent
+	beyondLong bool // one, without, does not fit an int64
+	notDouble  bool // one is not what the double nearest to it prints
+	notDecimal bool // one has more than 38 digits before or behind the point
+	whole      int  // the most digits before the point, leading zeros not counted
+	scale      int  // the most behind the point
+}
+
+// fieldShape is one field of objects.
+type fieldShape struct {
+	shape
+	place     int            // the lowest it had in an object
+	spellings map[string]int // how often each was seen
+}
+
+// name returns the commonest spelling; of those equally common, the last in the order of bytes, where lower case is.
+func (f *fieldShape) name() (name string) {
+	for spelling, n := range f.spellings {
+		if most := f.spellings[name]; n > most || n == most && spelling > name {
+			name = spelling
+		}
+	}
+	return name
+}
+
+// observe adds a value, which is valid JSON without space around it.
+func (s *shape) observe(value []byte) {
+	switch value[0] {
+	case 'n':
+	case 't', 'f':
+		s.seen |= aBool
+	case '"':
+		s.seen |= textKind(value)
+	case '{':
+		s.observeObject(value)
+	case '[':
+		s.observeArray(value)
+	default:
+		s.seen |= aNumber
+		s.numbers.observe(value)
+	}
+}
+
+// textKind returns the kind of a string in its quotes.
+func textKind(value []byte) kinds {
+	content := value[1 : len(value)-1]
+	if len(content) == 0 || content[0]-'0' > 9 { // also what begins with an escape
+		return aText
+	}
+	if _, strict, ok := parseDate(content); ok && strict {
+		return aDate
+	}
+	if m, ok := parseMoment(content); ok && m.strict && !m.finer && m.zone != noZone {
+		return aTimestamp
+	}
+	return aText
+}
+
+// observeObject adds an object: as a struct, unless a value that tells has a key that can be no name.
+func (s *shape) observeObject(value []byte) {
+	kind := aStruct
+	place := 0
+	members(value, func(key, value []byte) {
+		f := s.field(string(key))
+		if place < f.place || len(f.spellings) == 0 {
+			f.place = place
+		}
+		if f.spellings == nil {
+			f.spellings = make(map[string]int, 1)
+		}
+		f.spellings[string(key)]++
+		f.observe(value)
+		if !nameable(key) && tells(value) {
+			kind = anObject
+		}
+		place++
+	})
+	s.seen |= kind
+}
+
+func (s *shape) field(key string) *fieldShape {
+	lower := strings.ToLower(key)
+	f := s.fields[lower]
+	if f == nil {
+		if s.fields == nil {
+			s.fields = make(map[string]*fieldShape)
+		}
+		f = &fieldShape{}
+		s.fields[lower] = f
+	}
+	return f
+}
+
+func (s *shape) observeArray(value []byte) {
+	s.seen |= anArray
+	if s.element == nil {
+		s.element = &shape{}
+	}
+	members(value, func(_, element []byte) { s.element.observe(element) })
+}
+
+// members calls do for each member of a valid object or array; the key of an array's is nil.
+func members(value []byte, do func(key, value []byte)) {
+	keys, values := scanner{}, scanner{maxDepth: len(value)} // two, since each has room for one text
+	i := skipSpace(value, 1)
+	for more := value[i] != '}' && value[i] != ']'; more; {
+		var key []byte
+		if value[0] == '{' {
+			key, i = keys.key(value, i)
+		}
+		end := values.skip(value, i)
+		do(key, value[i:end])
+		i, more = keys.more(value, end, value[0]+2) // ASCII: } is { + 2, ] is [ + 2
+	}
+}
+
+func (n *numbers) observe(value []byte) {
+	d, _ := parseDecimal(value)
+	whole, scale := d.extent()
+	n.whole, n.scale = max(n.whole, whole), max(n.scale, scale)
+	if whole > 38 || scale > 38 {
+		n.notDecimal = true
+	}
+	if v, f := parseFloat(value, &d, 64); f != fits || !printsAs(v, 64, &d) {
+		n.notDouble = true
+	}
+	if !d.isWhole() {
+		n.fraction = true
+	} else if _, f := d.int64(0); f != fits {
+		n.beyondLong = true
+	}
+}
+
+// join adds what is known of other values of the same place.
+func (s *shape) join(o *shape) {
+	s.seen |= o.seen
+	s.numbers.join(&o.numbers)
+	for lower, from := range o.fields {
+		f := s.field(lower)
+		if from.place < f.place || len(f.spellings) == 0 {
+			f.place = from.place
+		}
+		if f.spellings == nil {
+			f.spellings = make(map[string]int, 1)
+		}
+		for spelling, n := range from.spellings {
+			f.spellings[spelling] += n
+		}
+		f.join(&from.shape)
+	}
+	if o.element != nil {
+		if s.element == nil {
+			s.element = &shape{}
+		}
+		s.element.join(o.element)
+	}
+}
+
+func (n *numbers) join(o *numbers) {
+	n.fraction = n.fraction || o.fraction
+	n.beyondLong = n.beyondLong || o.beyondLong
+	n.notDouble = n.notDouble || o.notDouble
+	n.notDecimal = n.notDecimal || o.notDecimal
+	n.whole, n.scale = max(n.whole, o.whole), max(n.scale, o.scale)
+}
+
+// resolve returns the least type of the values, nil if they tell none.
+func (s *shape) resolve() arrow.DataType {
+	switch s.seen {
+	case 0:
+		return nil
+	case aBool:
+		return arrow.FixedWidthTypes.Boolean
+	case aNumber:
+		return s.numbers.resolve()
+	case aTimestamp:
+		return &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"}
+	case aDate:
+		return arrow.FixedWidthTypes.Date32
+	case aStruct:
+		fields, _ := widenFields(nil, s.fields)
+		if len(fields) == 0 {
+			return nil
+		}
+		return arrow.StructOf(fields...)
+	case anArray:
+		element := s.element.resolve()
+		if element == nil {
+			element = arrow.BinaryTypes.String
+		}
+		return arrow.ListOfField(arrow.Field{Name: "element", Type: element, Nullable: true})
+	}
+	return arrow.BinaryTypes.String
+}
+
+func (n *numbers) resolve() arrow.DataType {
+	switch {
+	case !n.fraction && !n.beyondLong:
+		return arrow.PrimitiveTypes.Int64
+	case n.fraction && !n.notDouble:
+		return arrow.PrimitiveTypes.Float64
+	case n.notDecimal || n.whole+n.scale > 38:
+		return arrow.BinaryTypes.String
+	}
+	return &arrow.Decimal128Type{Precision: 38, Scale: int32(n.scale)}
+}
+
+// tells reports whether a value, which is valid JSON, tells a type.
+func tells(value []byte) bool {
+	switch value[0] {
+	case 'n':
+		return false
+	case '{':
+		told := false
+		members(value, func(_, member []byte) { told = told || tells(member) })
+		return told
+	}
+	return true
+}
