@@ -19,6 +19,7 @@ const (
 
 var (
 	errCalendar = errors.New("no such day or time")
+	errClock    = errors.New("not of the form 2024-05-01 or 2024-05-01T10:00:00.5+02:00")
 	errYears    = errors.New("outside the years 1 to 9999")
 )
 

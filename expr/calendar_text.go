@@ -131,7 +131,7 @@ func parseClock(s string) (clock, error) {
 		c.zoned, c.offset = t.zone()
 	}
 	if !t.ok || t.s != "" {
-		return c, errCalendar
+		return c, errClock
 	}
 	return c, c.check()
 }

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"encoding/hex"
 	"fmt"
 	"math"
 	"strings"
@@ -83,8 +84,11 @@ func (c *castRun) fail(row int, why string) {
 		return
 	}
 	found := string(textOf(c.args[0], row, nil))
-	if kindOf(c.from) == kindString {
+	switch kindOf(c.from) {
+	case kindString:
 		found = "'" + clip(found) + "'"
+	case kindBinary:
+		found = fmt.Sprintf("X'%s'", clip(strings.ToUpper(hex.EncodeToString([]byte(found)))))
 	}
 	if why != "" {
 		why = ": " + why

@@ -118,10 +118,11 @@ func unify(at place, what string, nodes []node) (arrow.DataType, error) {
 // unifiedType is the least type of all; constants as written take the type of the others if they fit.
 func unifiedType(at place, what string, nodes []node) (arrow.DataType, error) {
 	var t arrow.DataType = typeNull
-	text := false
+	text, decimals := false, false // among the constants as written
 	for _, n := range nodes {
 		if c, ok := n.(*constNode); ok && (c.text || c.number) {
 			text = text || c.text
+			decimals = decimals || kindOf(c.value.t) == kindDecimal
 			continue
 		}
 		common, ok := commonType(t, n.typ())
@@ -135,7 +136,7 @@ func unifiedType(at place, what string, nodes []node) (arrow.DataType, error) {
 		if !ok || !c.number || numberFits(c, t) {
 			continue
 		}
-		if kindOf(t) == kindDecimal && kindOf(c.value.t) == kindInt {
+		if (decimals || kindOf(t) == kindDecimal) && kindOf(c.value.t) == kindInt {
 			c = decimalLiteral(c)
 		}
 		common, ok := commonType(t, c.typ())

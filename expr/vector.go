@@ -66,7 +66,10 @@ func nullVector(t arrow.DataType, rows int) *vector {
 	case kindString, kindBinary:
 		v.offsets = make([]int32, 2)
 	case kindNested:
-		v.arr = array.MakeArrayOfNull(memory.DefaultAllocator, t, rows)
+		b := array.NewBuilder(memory.DefaultAllocator, t)
+		defer b.Release()
+		b.AppendNulls(rows)
+		v.arr = b.NewArray()
 		v.mask = -1
 	}
 	return v
@@ -237,7 +240,7 @@ func (v *vector) nestedArray() arrow.Array {
 	v.valid.each(v.rows, func(i int) { valid.set(i + d.Offset()) })
 	buffers[0] = valid.buffer()
 	data := array.NewData(v.t, v.rows, buffers, d.Children(), nulls, d.Offset())
-	if d.Dictionary() != nil {
+	if v.t.ID() == arrow.DICTIONARY {
 		data = array.NewDataWithDictionary(v.t, v.rows, buffers, nulls, d.Offset(), d.Dictionary().(*array.Data))
 	}
 	defer data.Release()
