@@ -1,0 +1,271 @@
+// Package lake puts Delta tables at the ends of a pipe. It is the only package that knows both.
+//
+// Append is a freshet.Target that appends rows to Delta tables. Each commit holds the rows and, as one txn action a
+// lane, the progress that they make; it lands only if the table's progress is exactly what the rows started from. So
+// every row is in the table once, whatever crashes, freezes or runs twice. Records that cannot be taken are in the
+// quarantine table before the main table moves past them.
+//
+//	target := lake.NewAppend(open, "bronze.orders", &lake.AppendOptions{PartitionBy: []string{"date"}})
+//	p := &freshet.Pipeline{Source: src, Target: target}
+//
+// Beside it are what a person needs to look after such a table: its progress (ReadProgress, SetProgress, ImportSpark) and its
+// quarantine (OpenQuarantine). What the package does not do: updates, deletes, vacuum; it reads no rows but those of
+// quarantine.
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/store"
+)
+
+// Opener returns the store whose root is the table of this name.
+type Opener func(table string) (store.Store, error)
+
+// AppendOptions tune an Append. The zero value of each field means its default.
+type AppendOptions struct {
+	// ManyOrigins says that one table takes lanes of several origins, and so how its progress is named: then the
+	// origin is part of the name. The form is the table's; a table that has the other one is brought to this one.
+	ManyOrigins bool
+	// PartitionBy are the partition columns of a table that is made. One that exists keeps its own.
+	PartitionBy []string
+	// Properties are the properties of a table that is made.
+	Properties map[string]string
+	// FixedSchema forbids to add columns to a table that exists.
+	FixedSchema bool
+	// Quarantine names the table that holds the rejects of a table. Default QuarantineName.
+	Quarantine func(table string) string
+	// TargetFileBytes is the size at which a data file is full. Default 128 MiB.
+	TargetFileBytes int64
+	// MemoryBytes bounds what the open files of one table hold in memory. Default 64 MiB.
+	MemoryBytes int64
+	// EngineInfo names the writer in the table's history. Default "Freshet".
+	EngineInfo string
+	// Retry is told of outages that are waited out. May be nil.
+	Retry func(what string, err error)
+}
+
+// Append is a freshet.Target that appends to Delta tables. Its zero value is not usable: see NewAppend.
+type Append struct {
+	app  string
+	open Opener
+	opts AppendOptions
+	tend *tender
+
+	mu     sync.Mutex
+	tables map[string]*table
+}
+
+var _ freshet.Target = (*Append)(nil)
+
+// NewAppend returns a target that opens tables by open and records its progress in them under the name app, which
+// must not change as long as a table is to go on where it is. A nil opts means defaults.
+func NewAppend(open Opener, app string, opts *AppendOptions) *Append {
+	a := &Append{app: app, open: open, tables: map[string]*table{}}
+	if opts != nil {
+		a.opts = *opts
+	}
+	if a.opts.Quarantine == nil {
+		a.opts.Quarantine = QuarantineName
+	}
+	if a.opts.EngineInfo == "" {
+		a.opts.EngineInfo = "Freshet"
+	}
+	if a.opts.Retry == nil {
+		a.opts.Retry = func(string, error) {}
+	}
+	a.tend = newTender(a.opts.Retry)
+	return a
+}
+
+// QuarantineName is where a table's rejects go unless it is said otherwise: beside it, with "_quarantine" behind its name.
+func QuarantineName(table string) string {
+	return strings.TrimRight(table, "/") + "_quarantine"
+}
+
+// Open checks what can be checked before a table is named.
+func (a *Append) Open(context.Context) error {
+	if a.app == "" || strings.Contains(a.app, "#") {
+		return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput,
+			Msg: fmt.Sprintf("app: found %q, wanted a name without #", a.app)}
+	}
+	if v, ok := a.opts.Properties[txnRetention]; ok {
+		return txnRetentionError("properties of a new table", v)
+	}
+	return nil
+}
+
+// Close waits for what goes on in the background, as long as ctx lasts, and drops what is not committed.
+func (a *Append) Close(ctx context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, t := range a.tables {
+		t.discard()
+	}
+	a.tend.close(ctx)
+	return nil
+}
+
+// table is what an Append knows of one table. The first half is for all, under mu; the second is the write half, which
+// only the goroutine that writes touches.
+type table struct {
+	a    *Append
+	name string
+	st   store.Store
+
+	mu         sync.Mutex
+	delta      *delta.Table // nil until the table exists
+	snap       *delta.Snapshot
+	absent     bool             // the last that was told of its schema is that there is no table
+	starts     freshet.Progress // to be recorded with the table's creation
+	quarantine *quarantine
+	held       map[freshet.Lane]*heldLane // what quarantine has of each lane
+
+	epoch atomic.Int64 // commits of this process
+	writing
+}
+
+// table returns the table of this name.
+func (a *Append) table(name string) (*table, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t, ok := a.tables[name]; ok {
+		return t, nil
+	}
+	st, err := a.open(name)
+	if err != nil {
+		return nil, err
+	}
+	beside := a.opts.Quarantine(name)
+	qst, err := a.open(beside)
+	if err != nil {
+		return nil, err
+	}
+	t := &table{a: a, name: name, st: st, held: map[freshet.Lane]*heldLane{},
+		quarantine: &quarantine{name: beside, st: qst, engine: a.opts.EngineInfo}}
+	a.tables[name] = t
+	return t, nil
+}
+
+// look returns the table's newest snapshot, nil when there is no table. It refuses a table that would forget progress.
+func (t *table) look(ctx context.Context) (*delta.Snapshot, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.delta == nil {
+		d, err := delta.Open(ctx, t.st, &delta.OpenOptions{EngineInfo: t.a.opts.EngineInfo})
+		if errors.Is(err, delta.ErrNoTable) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, explain(t.name, err)
+		}
+		t.delta = d
+	}
+	snap, err := t.delta.Snapshot(ctx)
+	if err != nil {
+		return nil, explain(t.name, err)
+	}
+	if v := snap.Property(txnRetention); v != "" {
+		return nil, txnRetentionError(t.name, v)
+	}
+	t.snap = snap
+	return snap, nil
+}
+
+// Schema returns the table's columns, nil when there is no table.
+func (a *Append) Schema(ctx context.Context, table string) (*arrow.Schema, error) {
+	t, err := a.table(table)
+	if err != nil {
+		return nil, err
+	}
+	snap, err := t.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.absent = snap == nil; t.absent {
+		return nil, nil
+	}
+	return snap.Schema().Arrow(), nil
+}
+
+// Ensure creates the table with these columns, or checks that the present one can take them.
+func (a *Append) Ensure(ctx context.Context, table string, schema *arrow.Schema) error {
+	t, err := a.table(table)
+	if err != nil {
+		return err
+	}
+	wanted, err := delta.SchemaFromArrow(schema)
+	if err != nil {
+		return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: table,
+			Msg: "the rows do not fit a Delta table", Err: err}
+	}
+	snap, err := t.look(ctx)
+	if err != nil {
+		return err
+	}
+	if snap == nil {
+		created, err := t.create(ctx, wanted)
+		if err != nil || created {
+			return err
+		}
+	}
+	t.mu.Lock()
+	lost, starts := snap == nil || t.absent, t.starts
+	t.starts = nil
+	t.mu.Unlock()
+	if len(starts) > 0 {
+		if _, err := a.Start(ctx, table, starts); err != nil {
+			return err
+		}
+	}
+	if lost {
+		return nil // another was first: what it made is asked for next
+	}
+	_, _, err = t.fit(snap.Schema(), wanted)
+	return err
+}
+
+// create makes the table. It returns false when another was first.
+func (t *table) create(ctx context.Context, schema *delta.Schema) (bool, error) {
+	for _, column := range t.a.opts.PartitionBy {
+		if f, _ := schema.Lookup(column); f == nil {
+			return false, &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: t.name,
+				Msg: fmt.Sprintf("partition column %q: found the columns %s", column, columnNames(schema)),
+				Fix: "derive it in a step, or partition by a column that is there"}
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d, err := delta.Create(ctx, t.st, &delta.CreateOptions{
+		Schema: schema, PartitionBy: t.a.opts.PartitionBy, Properties: t.a.opts.Properties,
+		Name: path.Base(t.name), EngineInfo: t.a.opts.EngineInfo, Txns: t.a.form().startTxns(t.starts),
+	})
+	if errors.Is(err, delta.ErrTableExists) {
+		return false, nil
+	}
+	if err != nil {
+		return false, explain(t.name, err)
+	}
+	t.delta, t.absent, t.starts = d, false, nil
+	return true, nil
+}
+
+func columnNames(s *delta.Schema) string {
+	names := make([]string, len(s.Fields))
+	for i, f := range s.Fields {
+		names[i] = f.Name
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,217 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/store"
+)
+
+// commit is a sealed part of one table.
+type commit struct {
+	t          *table
+	schema     *delta.Schema // that the files were written with; nil when there are none
+	partitions []string
+	adds       []delta.Add
+	writers    []*delta.Writer // of adds, to delete them
+	lanes      map[freshet.Lane]*stretch
+	rows       int64
+	bytes      int64
+	rejects    *sealedRejects // nil: none
+	uncertain  bool           // an attempt may have landed: the files must stay
+}
+
+// Table is the table's name.
+func (c *commit) Table() string { return c.t.name }
+
+// Run commits rejects into quarantine, then rows and progress.
+func (c *commit) Run(ctx context.Context) (freshet.Committed, error) {
+	if c.rejects != nil {
+		err := c.t.patient(ctx, "commit to "+c.t.quarantine.name, func() error { return c.rejects.commit(ctx) })
+		if err != nil {
+			return freshet.Committed{}, explain(c.t.quarantine.name, err)
+		}
+	}
+	var done delta.CommitResult
+	err := c.t.patient(ctx, "commit to "+c.t.name, func() (err error) {
+		done, err = c.commitRows(ctx)
+		return err
+	})
+	if err != nil {
+		return freshet.Committed{}, explain(c.t.name, err)
+	}
+	c.t.landed(done.Snapshot)
+	result := freshet.Committed{Table: c.t.name, Version: done.Version, Progress: ends(c.lanes), Rows: c.rows,
+		Bytes: c.bytes, Files: len(c.adds), Retries: done.Retries}
+	if c.rejects != nil {
+		result.Rejects = c.rejects.count
+	}
+	return result, nil
+}
+
+// landed takes note of the table's new version, and has the log looked after.
+func (t *table) landed(snap *delta.Snapshot) {
+	t.saw(snap)
+	t.a.tend.checkpoint(snap.Table(), snap)
+}
+
+// saw remembers the snapshot if it is newer than what is known.
+func (t *table) saw(snap *delta.Snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.snap == nil || snap.Version() > t.snap.Version() {
+		t.snap = snap
+	}
+}
+
+// commitRows builds the commit on the version that is known, and then on the newest, until it lands, or until that
+// version is not what the rows started from.
+func (c *commit) commitRows(ctx context.Context) (delta.CommitResult, error) {
+	c.t.mu.Lock()
+	snap := c.t.snap
+	c.t.mu.Unlock()
+	fresh := false
+	for range maxRaces {
+		if snap == nil {
+			var err error
+			if snap, err = c.t.look(ctx); err != nil {
+				return delta.CommitResult{}, err
+			}
+			fresh = true
+		}
+		if snap == nil {
+			return delta.CommitResult{}, explain(c.t.name, delta.ErrNoTable)
+		}
+		tx, err := c.build(snap)
+		switch {
+		case err != nil && fresh:
+			return delta.CommitResult{}, err
+		case err == nil:
+			done, err := tx.Commit(ctx)
+			if err == nil {
+				return done, nil
+			}
+			if !errors.Is(err, delta.ErrConflict) {
+				c.uncertain = true
+				return delta.CommitResult{}, err
+			}
+		}
+		snap = nil
+	}
+	return delta.CommitResult{}, c.t.tooManyRaces()
+}
+
+// build makes the transaction on the snapshot. Errors: ErrStale when the snapshot is not what the rows started from, or no
+// longer takes them.
+func (c *commit) build(snap *delta.Snapshot) (*delta.Transaction, error) {
+	f := c.t.a.form()
+	tx := snap.Table().Begin(snap, nil)
+	for l, s := range c.lanes {
+		id := f.lane(l)
+		if v, ok := snap.Txn(id); !ok || v != s.after {
+			return nil, fmt.Errorf("%w: %s is at %s, wanted %s", freshet.ErrStale, l, found(v, ok), found(s.after, true))
+		}
+		if err := f.checkIdentity(c.t.name, snap, l); err != nil {
+			return nil, fmt.Errorf("%w: %w", freshet.ErrStale, err)
+		}
+		swap(tx, snap, id, s.last)
+		if id := f.identity(l); id != "" {
+			swap(tx, snap, id, 1)
+		}
+	}
+	if number, ok := f.found(snap); ok && number != f.number() {
+		return nil, fmt.Errorf("%w: its progress has another form", freshet.ErrStale)
+	}
+	swap(tx, snap, f.marker(), f.number())
+	if len(c.adds) > 0 {
+		if err := c.fit(tx, snap); err != nil {
+			return nil, err
+		}
+		tx.Add(c.adds...)
+	}
+	c.t.describe(tx, nil, map[string]string{"numAddedFiles": fmt.Sprint(len(c.adds)),
+		"numOutputRows": fmt.Sprint(c.rows), "numOutputBytes": fmt.Sprint(c.bytes)})
+	return tx, nil
+}
+
+func found(v int64, ok bool) string {
+	if !ok {
+		return "nothing"
+	}
+	return fmt.Sprint(v)
+}
+
+// fit checks that the files, written for the table as it was, may belong to it as it is, and adds their columns to it.
+func (c *commit) fit(tx *delta.Transaction, snap *delta.Snapshot) error {
+	stale := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{freshet.ErrStale}, args...)...)
+	}
+	if !sameNames(c.partitions, snap.PartitionColumns()) {
+		return stale("its partition columns have changed")
+	}
+	merged, wider, err := snap.Schema().Merge(c.schema)
+	if err != nil {
+		return stale("its schema has changed: %w", err)
+	}
+	for _, f := range snap.Schema().Fields {
+		if old, _ := c.schema.Lookup(f.Name); !f.Nullable && (old == nil || old.Nullable) {
+			return stale("its column %q has become NOT NULL", f.Name)
+		}
+	}
+	if !wider {
+		return nil
+	}
+	if c.t.a.opts.FixedSchema {
+		return stale("columns of its schema are gone")
+	}
+	meta := snap.Metadata().Clone()
+	meta.SchemaString = merged.String()
+	tx.SetMetadata(meta)
+	return nil
+}
+
+func sameNames(a, b []string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !strings.EqualFold(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Abort drops the files, unless an attempt may have landed.
+func (c *commit) Abort() {
+	if !c.uncertain {
+		c.t.a.tend.abort(c.writers)
+	}
+	if c.rejects != nil && !c.rejects.uncertain {
+		c.t.a.tend.abort([]*delta.Writer{c.rejects.w})
+	}
+}
+
+// patient repeats try through outages of the store, as long as ctx lasts, with pauses that grow.
+func (t *table) patient(ctx context.Context, what string, try func() error) error {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
+		err := try()
+		if !store.Retryable(err) || ctx.Err() != nil || errors.Is(err, freshet.ErrStale) {
+			return err
+		}
+		t.a.opts.Retry(what, err)
+		timer := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}

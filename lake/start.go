@@ -1,0 +1,193 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+)
+
+// maxRaces bounds how often a commit is built anew because another writer changed what it depends on without touching
+// what it expects.
+const maxRaces = 50
+
+// Resume returns the progress of the lanes as the table's newest version has it; none when there is no table.
+func (a *Append) Resume(ctx context.Context, table string, lanes []freshet.Lane) (freshet.Progress, error) {
+	t, err := a.table(table)
+	if err != nil {
+		return nil, err
+	}
+	snap, err := t.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if snap == nil {
+		return t.remembered(lanes), nil
+	}
+	f := a.form()
+	for _, l := range lanes {
+		if err := f.checkIdentity(table, snap, l); err != nil {
+			return nil, err
+		}
+	}
+	if snap, err = t.bringForm(ctx, snap); err != nil {
+		return nil, err
+	}
+	p := f.progress(snap, lanes)
+	return p, t.hold(ctx, p)
+}
+
+// remembered is where lanes are to start in a table that is still to be made.
+func (t *table) remembered(lanes []freshet.Lane) freshet.Progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := freshet.Progress{}
+	for _, l := range lanes {
+		if seq, ok := t.starts[l]; ok {
+			p[l] = seq
+		}
+	}
+	return p
+}
+
+// bringForm brings the table's progress to the form that is configured, if it has the other one.
+func (t *table) bringForm(ctx context.Context, snap *delta.Snapshot) (*delta.Snapshot, error) {
+	f := t.a.form()
+	for range maxRaces {
+		set, err := f.change(t.name, snap)
+		if err != nil || set == nil {
+			return snap, err
+		}
+		tx := snap.Table().Begin(snap, nil)
+		for id, v := range set {
+			swap(tx, snap, id, v)
+		}
+		other := form{f.app, !f.many}
+		for id := range set {
+			if l, ok := laneOf(f, id, f.origins(snap)); ok {
+				swapCheck(tx, snap, other.lane(l))
+			}
+		}
+		t.describe(tx, map[string]string{"freshet.change": "form of progress"}, nil)
+		done, err := tx.Commit(ctx)
+		switch {
+		case err == nil:
+			t.saw(done.Snapshot)
+			return done.Snapshot, nil
+		case !errors.Is(err, delta.ErrConflict):
+			return nil, explain(t.name, err)
+		}
+		if snap, err = t.look(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return nil, t.tooManyRaces()
+}
+
+// swapCheck makes the commit depend on a txn that it does not change.
+func swapCheck(tx *delta.Transaction, snap *delta.Snapshot, appID string) {
+	v, ok := snap.Txn(appID)
+	tx.ExpectTxn(appID, v, ok)
+}
+
+// laneOf is the lane that an appId of the form names, if it is one of the only origin.
+func laneOf(f form, appID string, origins []string) (freshet.Lane, bool) {
+	if len(origins) != 1 {
+		return freshet.Lane{}, false
+	}
+	prefix := f.lane(freshet.Lane{Origin: origins[0]})
+	if len(appID) <= len(prefix) || appID[:len(prefix)] != prefix || !isNumber(appID[len(prefix):]) {
+		return freshet.Lane{}, false
+	}
+	return freshet.Lane{Origin: origins[0], Name: appID[len(prefix):]}, true
+}
+
+// Start commits where lanes begin that the table does not know. Where there is no table yet, the starts are part of the
+// commit that makes it.
+func (a *Append) Start(ctx context.Context, table string, starts freshet.Progress) (freshet.Progress, error) {
+	t, err := a.table(table)
+	if err != nil {
+		return nil, err
+	}
+	for range maxRaces {
+		snap, err := t.look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if snap == nil {
+			return t.remember(starts), nil
+		}
+		p, err := t.start(ctx, snap, starts)
+		if err == nil {
+			return p, t.hold(ctx, p)
+		}
+		if !errors.Is(err, delta.ErrConflict) {
+			return nil, explain(table, err)
+		}
+	}
+	return nil, t.tooManyRaces()
+}
+
+func (t *table) remember(starts freshet.Progress) freshet.Progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.starts == nil {
+		t.starts = freshet.Progress{}
+	}
+	maps.Copy(t.starts, starts)
+	return maps.Clone(starts)
+}
+
+// start makes one attempt on the snapshot.
+func (t *table) start(ctx context.Context, snap *delta.Snapshot, starts freshet.Progress) (freshet.Progress, error) {
+	f := t.a.form()
+	have := freshet.Progress{}
+	tx := snap.Table().Begin(snap, nil)
+	missing := 0
+	for l, seq := range starts {
+		if err := f.checkIdentity(t.name, snap, l); err != nil {
+			return nil, err
+		}
+		if v, ok := snap.Txn(f.lane(l)); ok {
+			have[l] = v
+			continue
+		}
+		have[l] = seq
+		missing++
+		swap(tx, snap, f.lane(l), seq)
+		if id := f.identity(l); id != "" {
+			swap(tx, snap, id, 1)
+		}
+	}
+	if missing == 0 {
+		return have, nil
+	}
+	swap(tx, snap, f.marker(), f.number())
+	t.describe(tx, map[string]string{"freshet.change": "start of lanes"}, nil)
+	done, err := tx.Commit(ctx)
+	if err == nil {
+		t.saw(done.Snapshot)
+	}
+	return have, err
+}
+
+// describe says in the table's history what the commit does, in Spark's words for a streaming query.
+func (t *table) describe(tx *delta.Transaction, params, metrics map[string]string) {
+	all := map[string]string{"outputMode": "Append", "queryId": t.a.app, "epochId": fmt.Sprint(t.epoch.Add(1) - 1)}
+	maps.Copy(all, params)
+	if metrics == nil {
+		metrics = map[string]string{"numAddedFiles": "0", "numOutputRows": "0", "numOutputBytes": "0"}
+	}
+	metrics["numRemovedFiles"] = "0"
+	tx.Operation("STREAMING UPDATE", all, metrics)
+	tx.BlindAppend(true)
+}
+
+func (t *table) tooManyRaces() error {
+	return &freshet.Error{Code: freshet.CodeConflict, Class: freshet.ClassFailure, Place: t.name,
+		Msg: fmt.Sprintf("lost %d races in a row against other writers of the table's progress", maxRaces),
+		Fix: "look in the table's history for who else commits under the app " + t.a.app}
+}

@@ -1,0 +1,325 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+)
+
+// maxMisfits is how often batches of a table may have types that the table has not, before that counts as an error and
+// not as a change of the table that the source has yet to learn.
+const maxMisfits = 3
+
+// writing is the half of a table that only the goroutine that writes touches: what is written and not sealed.
+type writing struct {
+	schema     *delta.Schema // of the files that are written; nil: to be asked of the table
+	partitions []string
+	properties map[string]string
+	last       *arrow.Schema // of the batch before, which fits schema
+	misfits    int
+
+	writer  *delta.Writer
+	full    []*delta.Writer // with narrower schemas, before the batches' columns grew
+	lanes   map[freshet.Lane]*stretch
+	rejects *rejectWriter // nil: none
+	rows    int64
+}
+
+// stretch is the part of a lane that is written and not sealed.
+type stretch struct{ after, last int64 }
+
+// Write takes the batch.
+func (a *Append) Write(ctx context.Context, b *freshet.Batch) error {
+	defer b.Release()
+	t, err := a.table(b.Table)
+	if err != nil {
+		return err
+	}
+	if b.NumRows() > 0 {
+		if err := t.writeRows(ctx, b); err != nil {
+			return err
+		}
+	}
+	if err := t.writeRejects(ctx, b); err != nil {
+		return explain(t.quarantine.name, err)
+	}
+	if t.lanes == nil {
+		t.lanes = map[freshet.Lane]*stretch{}
+	}
+	if s, ok := t.lanes[b.Lane]; ok {
+		s.last = b.Last
+	} else {
+		t.lanes[b.Lane] = &stretch{b.After, b.Last}
+	}
+	return nil
+}
+
+func (t *table) writeRows(ctx context.Context, b *freshet.Batch) error {
+	if err := t.accept(ctx, b.Rows.Schema()); err != nil {
+		return err
+	}
+	if t.writer == nil {
+		w, err := delta.NewWriter(t.st, t.schema, t.partitions, &delta.WriterOptions{
+			TargetFileBytes: t.a.opts.TargetFileBytes, MemoryBytes: t.a.opts.MemoryBytes, Properties: t.properties,
+		})
+		if err != nil {
+			return explain(t.name, err)
+		}
+		t.writer = w
+	}
+	return t.writeSpan(ctx, b, 0, b.NumRows())
+}
+
+// writeSpan writes the rows [from, to) of the batch. A row that has null where the table allows none becomes a reject; it
+// is found by halves, since most batches have none.
+func (t *table) writeSpan(ctx context.Context, b *freshet.Batch, from, to int) error {
+	rows := b.Rows
+	if from > 0 || to < b.NumRows() {
+		rows = b.Rows.NewSlice(int64(from), int64(to))
+		defer rows.Release()
+	}
+	err := t.writer.Write(ctx, rows)
+	var null *delta.NullError
+	var mismatch *delta.SchemaMismatchError
+	switch {
+	case err == nil:
+		t.rows += int64(to - from)
+		return nil
+	case errors.As(err, &mismatch):
+		return t.misfit(err)
+	case !errors.As(err, &null):
+		return explain(t.name, err)
+	case to-from == 1:
+		b.Rejects = append(b.Rejects, nullReject(b, from, null))
+		return nil
+	}
+	middle := (from + to) / 2
+	if err := t.writeSpan(ctx, b, from, middle); err != nil {
+		return err
+	}
+	return t.writeSpan(ctx, b, middle, to)
+}
+
+// nullReject is the row as a reject. Without the payload that it came from, the row itself, as JSON, is kept.
+func nullReject(b *freshet.Batch, row int, null *delta.NullError) freshet.Reject {
+	r := freshet.Reject{Seq: b.Seqs[row], Code: freshet.CodeNull, Step: "write", Time: b.Newest,
+		Message: fmt.Sprintf("column %q: found null, wanted a value: the table's column is NOT NULL", null.Column)}
+	for i := row - 1; i >= 0 && b.Seqs[i] == r.Seq; i-- {
+		r.Row++
+	}
+	if b.Payloads != nil {
+		r.Raw = append([]byte{}, b.Payloads[row]...)
+		return r
+	}
+	one := b.Rows.NewSlice(int64(row), int64(row)+1)
+	defer one.Release()
+	if text, err := one.MarshalJSON(); err == nil && len(text) > 2 {
+		r.Raw = text[1 : len(text)-1] // an array of one row
+	}
+	return r
+}
+
+// accept makes the files that are written take rows of this schema, with more columns if need be.
+func (t *table) accept(ctx context.Context, rows *arrow.Schema) error {
+	if t.schema != nil && t.last != nil && (t.last == rows || t.last.Equal(rows)) {
+		return nil
+	}
+	wanted, err := delta.SchemaFromArrow(rows)
+	if err != nil {
+		return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.name,
+			Msg: "the rows do not fit a Delta table", Err: err}
+	}
+	merged, wider, err := t.fitTable(ctx, wanted)
+	var mismatch *delta.SchemaMismatchError
+	switch {
+	case errors.As(err, &mismatch):
+		return t.misfit(err)
+	case err != nil:
+		return err
+	}
+	if wider && t.writer != nil {
+		t.full = append(t.full, t.writer)
+		t.writer = nil
+	}
+	t.schema, t.last, t.misfits = merged, rows, 0
+	return nil
+}
+
+// fitTable is fit with what is written already, and if that fails, with the table as it is now.
+func (t *table) fitTable(ctx context.Context, rows *delta.Schema) (*delta.Schema, bool, error) {
+	if err := t.learn(ctx); err != nil {
+		return nil, false, err
+	}
+	merged, wider, err := t.fit(t.schema, rows)
+	if err == nil {
+		return merged, wider, nil
+	}
+	snap, lookErr := t.look(ctx)
+	if lookErr != nil {
+		return nil, false, lookErr
+	}
+	if snap == nil {
+		return nil, false, explain(t.name, delta.ErrNoTable)
+	}
+	merged, _, err = t.fit(snap.Schema(), rows)
+	return merged, true, err
+}
+
+// learn takes the schema from the table as it was last seen.
+func (t *table) learn(ctx context.Context) error {
+	if t.schema != nil {
+		return nil
+	}
+	t.mu.Lock()
+	snap := t.snap
+	t.mu.Unlock()
+	if snap == nil {
+		var err error
+		if snap, err = t.look(ctx); err != nil {
+			return err
+		}
+	}
+	if snap == nil {
+		return explain(t.name, delta.ErrNoTable)
+	}
+	t.schema, t.partitions = snap.Schema(), snap.PartitionColumns()
+	t.properties = snap.Metadata().Configuration
+	return nil
+}
+
+// fit merges the columns of rows into those of the table, and reports whether that adds any.
+func (t *table) fit(have, rows *delta.Schema) (merged *delta.Schema, wider bool, err error) {
+	merged, wider, err = have.Merge(rows)
+	e := &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.name, Err: err}
+	switch {
+	case err != nil:
+		e.Msg = "the rows do not fit the table"
+		e.Fix = "cast the column in a derive step, or write to another table"
+		return nil, false, e
+	case wider && t.a.opts.FixedSchema:
+		e.Msg = fmt.Sprintf("the rows have columns that the table has not (%s), and its schema is fixed",
+			columnNames(rows))
+		e.Fix = "select the columns that the table has, or allow new ones"
+		return nil, false, e
+	}
+	return merged, wider, nil
+}
+
+// misfit has the source read again with the types that the table has now, and gives up when that does not help.
+func (t *table) misfit(err error) error {
+	t.misfits++
+	if t.misfits > maxMisfits {
+		return err
+	}
+	t.mu.Lock()
+	t.snap = nil
+	t.mu.Unlock()
+	return fmt.Errorf("%w: %w", freshet.ErrStale, err)
+}
+
+// Pending is what is written and not sealed.
+func (a *Append) Pending() (rows, bytes int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, t := range a.tables {
+		rows += t.rows
+		if t.rejects != nil {
+			rows += t.rejects.w.Rows()
+			bytes += t.rejects.w.Bytes()
+		}
+		for _, w := range t.writers() {
+			bytes += w.Bytes()
+		}
+	}
+	return rows, bytes
+}
+
+func (t *table) writers() []*delta.Writer {
+	all := t.full[:len(t.full):len(t.full)]
+	if t.writer != nil {
+		all = append(all, t.writer)
+	}
+	return all
+}
+
+// Seal closes the files of every table that has something to commit.
+func (a *Append) Seal(ctx context.Context) ([]freshet.Commit, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var commits []freshet.Commit
+	var faults []error
+	for _, t := range a.tables {
+		if len(t.lanes) == 0 {
+			continue
+		}
+		c, err := t.seal(ctx)
+		if err != nil {
+			t.discard()
+			faults = append(faults, explain(t.name, err))
+			continue
+		}
+		commits = append(commits, c)
+	}
+	return commits, errors.Join(faults...)
+}
+
+func (t *table) seal(ctx context.Context) (*commit, error) {
+	c := &commit{t: t, schema: t.schema, partitions: t.partitions, lanes: t.lanes, rows: t.rows, writers: t.writers()}
+	for _, w := range c.writers {
+		adds, err := w.Close(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.adds = append(c.adds, adds...)
+	}
+	if t.rejects != nil {
+		if err := t.sealRejects(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	for _, add := range c.adds {
+		c.bytes += add.Size
+	}
+	t.forget()
+	return c, nil
+}
+
+// forget begins anew after what was written has gone elsewhere.
+func (t *table) forget() {
+	t.writer, t.full, t.lanes, t.rejects, t.rows = nil, nil, nil, nil, 0
+}
+
+// Discard drops what was written of the table and not sealed.
+func (a *Append) Discard(table string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t, ok := a.tables[table]; ok {
+		t.discard()
+	}
+}
+
+// discard drops what is written, and what was known of the table's schema with it.
+func (t *table) discard() {
+	writers := t.writers()
+	if t.rejects != nil {
+		writers = append(writers, t.rejects.w)
+	}
+	t.a.tend.abort(writers)
+	t.forget()
+	t.schema, t.last = nil, nil
+}
+
+// progress is where the lanes end.
+func ends(lanes map[freshet.Lane]*stretch) freshet.Progress {
+	p := make(freshet.Progress, len(lanes))
+	for l, s := range lanes {
+		p[l] = s.last
+	}
+	return maps.Clone(p)
+}
