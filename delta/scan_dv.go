@@ -1,0 +1,178 @@
+package delta
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+
+	"github.com/freshet-io/freshet/expr"
+)
+
+// dvMagic opens the bytes of a deletion vector: a 64-bit roaring bitmap in the portable format.
+const dvMagic = 1681511377
+
+// maxVectorBytes bounds the deletion vectors that are believed.
+const maxVectorBytes = 1 << 30
+
+// deletedRows are the rows of a file that do not exist any more.
+type deletedRows struct {
+	rows roaring64.IntPeekable64
+}
+
+// others returns the rows from up to and without to that exist, counted from from. Calls come in ascending order.
+func (d *deletedRows) others(from, to int64) []expr.Span {
+	var spans []expr.Span
+	next := from
+	d.rows.AdvanceIfNeeded(uint64(from))
+	for d.rows.HasNext() && int64(d.rows.PeekNext()) < to {
+		gone := int64(d.rows.Next())
+		if gone > next {
+			spans = append(spans, expr.Span{From: int(next - from), To: int(gone - from)})
+		}
+		next = gone + 1
+	}
+	if next < to {
+		spans = append(spans, expr.Span{From: int(next - from), To: int(to - from)})
+	}
+	return spans
+}
+
+// loadDeletionVector reads the vector that an add action names; nil when it names none. Spec: "Deletion Vectors".
+func loadDeletionVector(ctx context.Context, s *Snapshot, v *DeletionVector) (*deletedRows, error) {
+	if v == nil {
+		return nil, nil
+	}
+	data, err := vectorBytes(ctx, s, v)
+	if err != nil {
+		return nil, fmt.Errorf("deletion vector %s: %w", v.id(), err)
+	}
+	rows, err := parseVector(data)
+	if err != nil {
+		return nil, fmt.Errorf("deletion vector %s: %w", v.id(), err)
+	}
+	if n := rows.GetCardinality(); int64(n) != v.Cardinality {
+		return nil, corrupt("deletion vector %s holds %d rows, its descriptor says %d", v.id(), n, v.Cardinality)
+	}
+	return &deletedRows{rows: rows.Iterator()}, nil
+}
+
+// vectorBytes returns magic and bitmap.
+func vectorBytes(ctx context.Context, s *Snapshot, v *DeletionVector) ([]byte, error) {
+	if v.SizeInBytes < 4 || v.SizeInBytes > maxVectorBytes {
+		return nil, corrupt("its size is %d bytes", v.SizeInBytes)
+	}
+	size := int64(v.SizeInBytes)
+	if v.StorageType == "i" {
+		data, err := decodeZ85(v.PathOrInlineDv)
+		if err != nil || int64(len(data)) < size {
+			return nil, corrupt("it does not decode to %d bytes: %v", size, err)
+		}
+		return data[:size], nil
+	}
+	key, err := vectorKey(s, v)
+	if err != nil {
+		return nil, err
+	}
+	offset := int64(0)
+	if v.Offset != nil {
+		offset = int64(*v.Offset)
+	}
+	// size (int32, big endian), the data, CRC-32 of the data (big endian)
+	frame, err := s.Table().Store().ReadRange(ctx, key, offset, size+8)
+	if errors.Is(err, io.EOF) || err == nil && int64(len(frame)) != size+8 {
+		return nil, corrupt("%s is shorter than %d bytes", key, offset+size+8)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, err)
+	}
+	data := frame[4 : 4+size]
+	if n := binary.BigEndian.Uint32(frame); int64(n) != size {
+		return nil, corrupt("%s has %d bytes at %d, the descriptor says %d", key, n, offset, size)
+	}
+	if sum := binary.BigEndian.Uint32(frame[4+size:]); sum != crc32.ChecksumIEEE(data) {
+		return nil, corrupt("%s fails its checksum at %d", key, offset)
+	}
+	return data, nil
+}
+
+// vectorKey is the file that holds the vector: named by an absolute path, or by an optional prefix and a UUID.
+func vectorKey(s *Snapshot, v *DeletionVector) (string, error) {
+	switch v.StorageType {
+	case "p":
+		return s.fileOf(v.PathOrInlineDv)
+	case "u":
+		n := len(v.PathOrInlineDv) - 20
+		if n < 0 {
+			return "", corrupt("its name %q is too short", v.PathOrInlineDv)
+		}
+		id, err := decodeZ85(v.PathOrInlineDv[n:])
+		if err != nil {
+			return "", err
+		}
+		h := hex.EncodeToString(id)
+		name := fmt.Sprintf("deletion_vector_%s-%s-%s-%s-%s.bin", h[:8], h[8:12], h[12:16], h[16:20], h[20:])
+		if prefix := v.PathOrInlineDv[:n]; prefix != "" {
+			name = prefix + "/" + name
+		}
+		return name, nil
+	}
+	return "", &UnsupportedError{Feature: "deletion vectors of storage type " + v.StorageType}
+}
+
+func parseVector(data []byte) (*roaring64.Bitmap, error) {
+	if magic := binary.LittleEndian.Uint32(data); magic != dvMagic {
+		return nil, corrupt("it begins with %d, wanted %d", magic, dvMagic)
+	}
+	rows := roaring64.New()
+	err := guard("the bitmap", func() error {
+		_, err := rows.ReadFrom(bytes.NewReader(data[4:]))
+		return err
+	})
+	return rows, err
+}
+
+const z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+// decodeZ85 decodes text in which five characters stand for four bytes.
+func decodeZ85(text string) ([]byte, error) {
+	if len(text)%5 != 0 {
+		return nil, corrupt("%d characters of z85, wanted a multiple of 5", len(text))
+	}
+	out := make([]byte, 0, len(text)/5*4)
+	for ; text != ""; text = text[5:] {
+		var v uint64
+		for i := range 5 {
+			digit := strings.IndexByte(z85, text[i])
+			if digit < 0 {
+				return nil, corrupt("%q is no character of z85", text[i])
+			}
+			v = v*85 + uint64(digit)
+		}
+		if v > 1<<32-1 {
+			return nil, corrupt("%q is too large for z85", text[:5])
+		}
+		out = binary.BigEndian.AppendUint32(out, uint32(v))
+	}
+	return out, nil
+}
+
+// fileOf returns the key of a file that an action names by a relative path, or by an absolute one below the table.
+func (s *Snapshot) fileOf(path string) (string, error) {
+	key := canonicalPath(path)
+	root := strings.TrimSuffix(canonicalPath(s.Table().Store().URL()), "/") + "/"
+	if rest, ok := strings.CutPrefix(key, root); ok {
+		return rest, nil
+	}
+	if strings.HasPrefix(key, "/") || strings.Contains(key, "://") {
+		return "", &UnsupportedError{Feature: "the file " + key + ", which is outside of the table's folder"}
+	}
+	return key, nil
+}

@@ -1,0 +1,262 @@
+package delta
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+
+	"github.com/freshet-io/freshet/expr"
+)
+
+// scanBatchBytes is about the size that batches of wide rows are kept to.
+const scanBatchBytes = 16 << 20
+
+// readFile hands the file's live rows, filtered, to emit. What is wrong with the bytes is ErrCorrupt.
+func (p *scanPlan) readFile(ctx context.Context, add *Add, emit func(arrow.RecordBatch) error) error {
+	key, err := p.snap.fileOf(add.Path)
+	if err != nil {
+		return err
+	}
+	deleted, err := loadDeletionVector(ctx, p.snap, add.DeletionVector)
+	if err != nil {
+		return err
+	}
+	f, err := openParquet(ctx, p.snap.Table().Store(), key, add.Size)
+	if err != nil {
+		return err
+	}
+	r := &fileReader{plan: p, add: add, file: f, deleted: deleted}
+	if err := guardScan(key, r.open); err != nil {
+		return err
+	}
+	for i := range f.NumRowGroups() {
+		if err := r.readGroup(ctx, key, i, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fileReader reads one data file.
+type fileReader struct {
+	plan    *scanPlan
+	add     *Add
+	file    *parquetFile
+	pages   *pqarrow.FileReader
+	columns []fileColumn // one a field of plan.read
+	deleted *deletedRows
+	row     int64 // of the file, that comes next
+}
+
+// fileColumn is where a column's values come from: the file's field of that number, a constant, or, with neither,
+// nowhere: it is null.
+type fileColumn struct {
+	field    int
+	leaves   map[int]bool
+	constant arrow.Array // the partition value, as often as a batch has rows at most
+}
+
+func (r *fileReader) open() error {
+	p := r.plan
+	props := pqarrow.ArrowReadProperties{BatchSize: int64(p.opts.BatchRows)}
+	var err error
+	if r.pages, err = pqarrow.NewFileReader(r.file.Reader, props, memory.DefaultAllocator); err != nil {
+		return err
+	}
+	schema, err := r.pages.Schema()
+	if err != nil {
+		return err
+	}
+	for i := range p.read {
+		c := fileColumn{field: -1}
+		if p.parts[lowerName(&p.read[i])] {
+			if c.constant, err = r.partition(&p.read[i]); err != nil {
+				return err
+			}
+		} else if c.field = p.mapping.find(schema.Fields(), &p.read[i]); c.field >= 0 {
+			c.leaves = make(map[int]bool)
+			addLeaves(c.leaves, &r.pages.Manifest.Fields[c.field])
+		}
+		r.columns = append(r.columns, c)
+	}
+	return nil
+}
+
+func addLeaves(leaves map[int]bool, f *pqarrow.SchemaField) {
+	if f.IsLeaf() {
+		leaves[f.ColIndex] = true
+	}
+	for i := range f.Children {
+		addLeaves(leaves, &f.Children[i])
+	}
+}
+
+// partition returns the file's value of a partition column, for as many rows as a batch may have.
+func (r *fileReader) partition(f *Field) (arrow.Array, error) {
+	b := array.NewBuilder(memory.DefaultAllocator, ArrowType(f.Type))
+	defer b.Release()
+	value := r.add.PartitionValues[r.plan.mapping.physicalName(f)]
+	if err := appendPartition(b, f.Type, value, r.plan.opts.BatchRows); err != nil {
+		return nil, fmt.Errorf("column %q: %w", f.Name, err)
+	}
+	return b.NewArray(), nil
+}
+
+// readGroup reads one row group in batches.
+func (r *fileReader) readGroup(ctx context.Context, key string, group int, emit func(arrow.RecordBatch) error) error {
+	var columns []*pqarrow.ColumnReader
+	rows, step := r.file.MetaData().RowGroup(group).NumRows(), int64(0)
+	err := guardScan(key, func() (err error) {
+		step = r.step(group)
+		columns, err = r.openColumns(ctx, group)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, c := range columns {
+			if c != nil {
+				c.Release()
+			}
+		}
+	}()
+	for rows > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(rows, step)
+		var batch arrow.RecordBatch
+		err := guardScan(key, func() (err error) { batch, err = r.batch(columns, n); return err })
+		if err != nil {
+			return err
+		}
+		batch, err = r.plan.finish(ctx, r.live(batch))
+		if err != nil {
+			return err
+		}
+		if batch != nil {
+			if err := emit(batch); err != nil {
+				return err
+			}
+		}
+		rows -= n
+	}
+	return nil
+}
+
+// guardScan is guard for code that may come upon what this package does not support, which is no damage.
+func guardScan(key string, decode func() error) error {
+	var unsupported error
+	err := guard(key, func() error {
+		err := decode()
+		if errors.Is(err, ErrUnsupportedFeature) {
+			unsupported, err = err, nil
+		}
+		return err
+	})
+	return cmp.Or(unsupported, err)
+}
+
+// step is how many rows of the group make a batch.
+func (r *fileReader) step(group int) int64 {
+	m := r.file.MetaData().RowGroup(group)
+	step := int64(r.plan.opts.BatchRows)
+	if rows := m.NumRows(); rows > 0 && m.TotalByteSize()/rows > scanBatchBytes/step {
+		step = max(scanBatchBytes/(m.TotalByteSize()/rows), 1)
+	}
+	return step
+}
+
+// openColumns opens the readers of the columns that the file has; nil for the others.
+func (r *fileReader) openColumns(ctx context.Context, group int) ([]*pqarrow.ColumnReader, error) {
+	meta := r.file.MetaData().RowGroup(group)
+	var parts []span
+	for _, c := range r.columns {
+		for leaf := range c.leaves {
+			part, err := chunkSpan(r.file, meta, leaf)
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, part)
+		}
+	}
+	if err := r.file.src.hold(parts); err != nil {
+		return nil, err
+	}
+	columns := make([]*pqarrow.ColumnReader, len(r.columns))
+	for i, c := range r.columns {
+		if c.field < 0 {
+			continue
+		}
+		var err error
+		if columns[i], err = r.pages.GetFieldReader(ctx, c.field, c.leaves, []int{group}); err != nil {
+			return nil, fmt.Errorf("column %q: %w", r.plan.read[i].Name, err)
+		}
+	}
+	return columns, nil
+}
+
+// batch reads the next n rows.
+func (r *fileReader) batch(columns []*pqarrow.ColumnReader, n int64) (arrow.RecordBatch, error) {
+	arrays := make([]arrow.Array, len(columns))
+	defer func() {
+		for _, a := range arrays {
+			if a != nil {
+				a.Release()
+			}
+		}
+	}()
+	for i := range columns {
+		f := &r.plan.read[i]
+		var err error
+		switch {
+		case r.columns[i].constant != nil:
+			arrays[i] = array.NewSlice(r.columns[i].constant, 0, n)
+		case columns[i] == nil:
+			arrays[i] = nullArray(ArrowType(f.Type), int(n))
+		default:
+			if arrays[i], err = r.next(columns[i], f, n); err != nil {
+				return nil, fmt.Errorf("column %q: %w", f.Name, err)
+			}
+		}
+	}
+	return array.NewRecordBatch(r.plan.schema, arrays, n), nil
+}
+
+// next reads the next n values of a column and gives them the table's type.
+func (r *fileReader) next(c *pqarrow.ColumnReader, f *Field, n int64) (arrow.Array, error) {
+	chunks, err := c.NextBatch(n)
+	if err != nil {
+		return nil, err
+	}
+	if int64(chunks.Len()) != n {
+		return nil, fmt.Errorf("the column ends %d values early", n-int64(chunks.Len()))
+	}
+	var whole arrow.Array
+	if parts := chunks.Chunks(); len(parts) == 1 {
+		whole = parts[0]
+		whole.Retain()
+	} else if whole, err = array.Concatenate(parts, memory.DefaultAllocator); err != nil {
+		return nil, err
+	}
+	defer whole.Release()
+	return r.plan.mapping.conform(f, whole, f.Name)
+}
+
+// live takes out the rows that the deletion vector names.
+func (r *fileReader) live(batch arrow.RecordBatch) arrow.RecordBatch {
+	from := r.row
+	r.row += batch.NumRows()
+	if r.deleted == nil {
+		return batch
+	}
+	defer batch.Release()
+	return expr.TakeBatch(batch, r.deleted.others(from, r.row))
+}
