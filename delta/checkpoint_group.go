@@ -27,6 +27,11 @@ func readCheckpointFile(ctx context.Context, st store.Store, key string, size in
 			yield(Action{}, err)
 			return
 		}
+		if names := unknownColumns(f.Reader); want&refuseUnknown != 0 && len(names) > 0 {
+			yield(Action{}, fmt.Errorf("%s has columns that are not known and would be lost: %s", key,
+				strings.Join(names, ", ")))
+			return
+		}
 		rows := make([]Action, 0, rowsAtOnce)
 		for i := range f.NumRowGroups() {
 			var g *groupReader

@@ -20,7 +20,8 @@ const (
 	kindCDC
 	kindCheckpoint
 	kindSidecar
-	kindStats // of adds and removes
+	kindStats     // of adds and removes
+	refuseUnknown // no kind: a checkpoint with columns that are not known is an error
 
 	kindState = kindProtocol | kindMetadata | kindTxn | kindDomain // what a snapshot holds in memory
 	kindFiles = kindAdd | kindRemove

@@ -86,14 +86,31 @@ func (t *Table) remembered() *Snapshot {
 	return t.newest
 }
 
-// remember keeps the snapshot if it is newer than the one that is kept, and returns the newer one.
+// remember keeps the snapshot if it is newer than the one that is kept, and returns the newer one. Whichever it is, it
+// begins from the newest checkpoint that is known.
 func (t *Table) remember(s *Snapshot) *Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n := t.newest; n == nil || s.version > n.version || s.version == n.version && s.verified.After(n.verified) {
+	old := t.newest
+	if old == nil {
 		t.newest = s
+		return s
 	}
+	if s.version > old.version || s.version == old.version && s.verified.After(old.verified) {
+		s, old = old, s
+	}
+	t.newest = old.from(s.checkpoint)
 	return t.newest
+}
+
+// from is the snapshot read from another checkpoint, if that is newer than its own.
+func (s *Snapshot) from(c *checkpointFile) *Snapshot {
+	if c == nil || c.version > s.version || c.version <= s.CheckpointVersion() {
+		return s
+	}
+	fresh := *s
+	fresh.checkpoint = c
+	return &fresh
 }
 
 // advance returns the newest version, given one that is perhaps older.

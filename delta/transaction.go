@@ -134,7 +134,9 @@ func (tx *Transaction) Commit(ctx context.Context) (CommitResult, error) {
 	if err != nil {
 		return CommitResult{}, err
 	}
-	tx.table.remember(result.Snapshot)
+	if newest := tx.table.remember(result.Snapshot); newest.checkpoint != nil {
+		result.Snapshot = result.Snapshot.from(newest.checkpoint)
+	}
 	return result, nil
 }
 

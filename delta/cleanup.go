@@ -1,0 +1,235 @@
+package delta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet-io/freshet/store"
+)
+
+// deletesAtOnce is how many files are deleted side by side.
+const deletesAtOnce = 16
+
+// sidecarAge is how old a sidecar must be before it counts as left over: younger ones may belong to a checkpoint that
+// is being written.
+const sidecarAge = 24 * time.Hour
+
+// CleanOptions tune CleanLog. The zero value of each field means its default.
+type CleanOptions struct {
+	// Now is the time from which the retention counts. Default time.Now().
+	Now time.Time
+	// KeepFrom is the lowest version that must stay readable besides what the retention keeps; nil for none.
+	KeepFrom *int64
+	// DryRun finds what can go and leaves it.
+	DryRun bool
+}
+
+// CleanLog deletes the part of the log that is older than delta.logRetentionDuration and returns how many files those
+// were. What stays begins with a checkpoint that was read to the end before anything was deleted, and with the commit
+// of its version. When there is no such checkpoint nothing is deleted. Files go oldest first. Spec: "Metadata Cleanup".
+func (t *Table) CleanLog(ctx context.Context, opts *CleanOptions) (int, error) {
+	if opts == nil {
+		opts = &CleanOptions{}
+	}
+	snap, err := t.Snapshot(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := snap.CheckWrite(); err != nil {
+		return 0, err
+	}
+	if snap.state.proto.Supports("checkpointProtection") {
+		return 0, nil // which versions may go is for those to say who protected them
+	}
+	retention, err := snap.state.meta.duration(propLogRetention, defaultLogRetention)
+	if err != nil {
+		return 0, fmt.Errorf("clean the log: %w", err)
+	}
+	now := opts.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	cutoff := now.Add(-retention).UTC().Truncate(24 * time.Hour)
+	keys, err := t.expired(ctx, cutoff, min(keepFrom(opts), snap.version))
+	if err != nil {
+		return 0, fmt.Errorf("clean the log: %w", err)
+	}
+	if opts.DryRun || len(keys) == 0 {
+		return len(keys), nil
+	}
+	if err := t.deleteAll(ctx, keys); err != nil {
+		return 0, fmt.Errorf("clean the log: %w", err)
+	}
+	return len(keys), nil
+}
+
+func keepFrom(opts *CleanOptions) int64 {
+	if opts.KeepFrom == nil {
+		return latest
+	}
+	return *opts.KeepFrom
+}
+
+// expired lists what lies before the newest usable checkpoint that is not newer than the cut-off and the version limit.
+// The listing stops at the first commit that stays, so that it costs what there is to delete.
+func (t *Table) expired(ctx context.Context, cutoff time.Time, limit int64) ([]string, error) {
+	old, err := t.oldPart(ctx, cutoff, limit)
+	if err != nil {
+		return nil, err
+	}
+	for i := len(old.checkpoints) - 1; i >= 0; i-- {
+		c := old.checkpoints[i]
+		err := t.loadable(ctx, c)
+		if err != nil && !unusable(err) {
+			return nil, err
+		}
+		if err != nil {
+			continue
+		}
+		var keys []string
+		for _, f := range old.files {
+			if f.version < c.version {
+				keys = append(keys, f.key)
+			}
+		}
+		sidecars, err := t.strandedSidecars(ctx, c.version, cutoff)
+		return append(keys, sidecars...), err
+	}
+	return nil, nil
+}
+
+// oldPart is the part of the log that is older than the retention.
+type oldPart struct {
+	files []struct {
+		version int64
+		key     string
+	}
+	checkpoints []*checkpointFile // those that may become the beginning of the log
+}
+
+func (t *Table) oldPart(ctx context.Context, cutoff time.Time, limit int64) (*oldPart, error) {
+	old := &oldPart{}
+	var found candidates
+	var last time.Time // of the commit before, made to increase
+	for o, err := range t.st.List(ctx, logDir, logDir) {
+		if err != nil {
+			return nil, err
+		}
+		if o.Key[len(logDir)] > '9' {
+			break
+		}
+		f := parseLogKey(o.Key)
+		if f.kind == logOther {
+			continue
+		}
+		if f.version > limit {
+			break
+		}
+		old.files = append(old.files, struct {
+			version int64
+			key     string
+		}{f.version, o.Key})
+		if f.version != found.version {
+			found = candidates{version: f.version}
+		}
+		if f.kind == logCheckpoint {
+			found.add(f, o)
+		}
+		if f.kind != logCommit {
+			continue
+		}
+		at := o.Modified
+		moved := !last.IsZero() && !at.After(last)
+		if moved {
+			at = last.Add(time.Millisecond)
+		}
+		if last = at; at.After(cutoff) {
+			break
+		}
+		// A commit whose time leans on the one before cannot become the first: its time would change.
+		if c := found.best(nil); c != nil && !moved {
+			old.checkpoints = append(old.checkpoints, c)
+		}
+	}
+	return old, nil
+}
+
+// loadable reads a checkpoint to its end.
+func (t *Table) loadable(ctx context.Context, c *checkpointFile) error {
+	if err := (&builder{table: t}).fromCheckpoint(ctx, c); err != nil {
+		return err
+	}
+	for _, err := range t.readCheckpoint(ctx, c, kindFiles) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// strandedSidecars are the sidecars that no checkpoint from the version on names.
+func (t *Table) strandedSidecars(ctx context.Context, from int64, cutoff time.Time) ([]string, error) {
+	var stranded []string
+	for o, err := range t.st.List(ctx, sidecarDir, "") {
+		if err != nil {
+			return nil, err
+		}
+		if o.Modified.Before(cutoff.Add(-sidecarAge)) {
+			stranded = append(stranded, o.Key)
+		}
+	}
+	if len(stranded) == 0 {
+		return nil, nil
+	}
+	used := map[string]bool{}
+	for o, err := range t.st.List(ctx, logDir, versionPrefix(from)) {
+		if err != nil {
+			return nil, err
+		}
+		f := parseLogKey(o.Key)
+		if f.kind != logCheckpoint {
+			continue
+		}
+		c := &checkpointFile{version: f.version, files: []store.Object{o}, json: f.json}
+		for a, err := range t.readTop(ctx, c, kindSidecar) {
+			if errors.Is(err, store.ErrNotFound) {
+				break
+			}
+			if err != nil {
+				return nil, nil // whose sidecars cannot be told, none are deleted
+			}
+			key, err := a.Sidecar.key()
+			if err != nil {
+				return nil, nil
+			}
+			used[key] = true
+		}
+	}
+	kept := stranded[:0]
+	for _, key := range stranded {
+		if !used[key] && strings.HasSuffix(key, ".parquet") {
+			kept = append(kept, key)
+		}
+	}
+	return kept, nil
+}
+
+// deleteAll deletes the files, in their order as far as a few go side by side.
+func (t *Table) deleteAll(ctx context.Context, keys []string) error {
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(deletesAtOnce)
+	for _, key := range keys {
+		group.Go(func() error {
+			if err := gctx.Err(); err != nil {
+				return err
+			}
+			return t.st.Delete(gctx, key)
+		})
+	}
+	return group.Wait()
+}
