@@ -226,6 +226,15 @@ func (b *binder) field(s *field) (node, error) {
 	return newField(s.place, of, s.name)
 }
 
+// columnName returns the name of what is a top-level column and nothing else.
+func columnName(s syntax) (string, bool) {
+	n, ok := s.(*name)
+	if !ok || len(n.parts) != 1 || specialName(n) != nil {
+		return "", false
+	}
+	return n.parts[0], true
+}
+
 // findField returns the field of that name, else the only one that differs in case.
 func findField(at place, name string, fields []arrow.Field, what string) (int, error) {
 	var names []string

@@ -80,3 +80,8 @@ type clockKey struct{}
 func WithClock(ctx context.Context, t time.Time) context.Context {
 	return context.WithValue(ctx, clockKey{}, t)
 }
+
+// Column returns the name that the expression consists of, when it is nothing but the name of a top-level column.
+func (e *Expr) Column() (name string, ok bool) {
+	return columnName(e.root)
+}
