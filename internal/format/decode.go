@@ -150,7 +150,7 @@ func (d *jsonDecoder) object(n *node, b []byte, i int) int {
 	for more {
 		var f *field
 		begin := i
-		if at := *prediction; at < len(t.list) && hasPrefix(b, i, t.list[at].quoted) {
+		if at := *prediction; at < len(t.list) && t.list[at].isAt(b, i) {
 			f = &t.list[at]
 			i += len(f.quoted)
 			if i < len(b) && b[i] <= ' ' {
@@ -190,27 +190,19 @@ func (d *jsonDecoder) object(n *node, b []byte, i int) int {
 	return i
 }
 
-// hasPrefix reports whether b has the prefix, if it is not "", at i.
-func hasPrefix(b []byte, i int, prefix string) bool {
-	n := len(prefix)
+// isAt reports whether the field's name stands at i, as it does in text without spaces and escapes.
+func (f *field) isAt(b []byte, i int) bool {
+	n := len(f.quoted)
 	if len(b)-i < n || n == 0 {
 		return false
 	}
 	b = b[i : i+n]
 	if n < 8 {
-		return string(b) == prefix
+		return string(b) == f.quoted
 	}
-	// Two words that may overlap say it all up to 16 bytes.
-	x := binary.LittleEndian.Uint64(b) ^ word(prefix, 0)
-	y := binary.LittleEndian.Uint64(b[n-8:]) ^ word(prefix, n-8)
-	return x|y == 0 && (n <= 16 || string(b[8:n-8]) == prefix[8:n-8])
-}
-
-// word is the eight bytes of s at i, little-endian.
-func word(s string, i int) uint64 {
-	s = s[i : i+8]
-	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	// The first and the last word, which may overlap, say it all up to 16 bytes.
+	return binary.LittleEndian.Uint64(b) == f.head && binary.LittleEndian.Uint64(b[n-8:]) == f.tail &&
+		(n <= 16 || string(b[8:n-8]) == f.quoted[8:n-8])
 }
 
 // find scans the key at i, which is not the predicted one. If a field has the name, it returns it and where its value

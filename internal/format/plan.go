@@ -1,6 +1,7 @@
 package format
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -62,7 +63,9 @@ type fieldTable struct {
 }
 
 type field struct {
-	quoted string // as it stands in JSON text without spaces: "name":
+	quoted string // as it stands in JSON text without spaces: "name":, "" if it would have escapes
+	head   uint64 // the first eight bytes of quoted, little-endian, if there are so many,
+	tail   uint64 // and the last eight
 	name   string
 	node   *node
 	follow int    // the field that followed it last time; len(list) if none has
@@ -91,10 +94,19 @@ func planStruct(fields []arrow.Field, path, skip string) (*node, error) {
 			continue
 		}
 		table.exact[f.Name], table.folded[lower] = at, at
-		table.list = append(table.list, field{quoted: quoted(f.Name), name: f.Name, node: child, follow: at + 1})
+		table.list = append(table.list, newField(f.Name, child, at+1))
 		store.fields = append(store.fields, child.store)
 	}
 	return &node{kind: kindStruct, typeName: "a struct", store: store, fields: table}, errors.Join(faults...)
+}
+
+func newField(name string, n *node, follow int) field {
+	f := field{quoted: quoted(name), name: name, node: n, follow: follow}
+	if size := len(f.quoted); size >= 8 {
+		f.head = binary.LittleEndian.Uint64([]byte(f.quoted))
+		f.tail = binary.LittleEndian.Uint64([]byte(f.quoted[size-8:]))
+	}
+	return f
 }
 
 // fold returns the field whose name is the key but for its case.
@@ -109,7 +121,7 @@ func (t *fieldTable) fold(key []byte) (at int, ok bool) {
 	return at, ok
 }
 
-// quoted is how a name stands in JSON text without spaces and needless escapes; "" for one that has escapes.
+// quoted is how a name stands in JSON text without spaces and needless escapes; "" for one that needs escapes.
 func quoted(name string) string {
 	if end, _ := plainEnd([]byte(name), 0); end != len(name) || !utf8.ValidString(name) {
 		return ""

@@ -1,5 +1,16 @@
 package format
 
+// quickBool reads true and false. It returns failed for all else.
+func quickBool(b []byte, i int) (v bool, end int) {
+	switch {
+	case len(b)-i >= 4 && string(b[i:i+4]) == "true":
+		return true, i + 4
+	case len(b)-i >= 5 && string(b[i:i+5]) == "false":
+		return false, i + 5
+	}
+	return false, failed
+}
+
 // quickInt reads a whole number of at most 18 digits. It returns failed for all else, also for what is no JSON.
 func quickInt(b []byte, i int) (v int64, end int) {
 	negative := b[i] == '-'

@@ -109,22 +109,22 @@ func (r *rescuer) put(key, value []byte) {
 
 // place writes all that comes before the value where we are in the level.
 func (r *rescuer) place(l *rescueLevel) {
-	out := r.into.data
-	if l.array {
-		for ; l.count < l.index; l.count++ {
-			out = append(out, "null,"...)
-		}
-		if l.count > 0 && out[len(out)-1] != ',' {
-			out = append(out, ',')
-		}
-	} else {
-		if l.count > 0 {
-			out = append(out, ',')
-		}
-		out = append(appendQuoted(out, l.key), ':')
+	for l.array && l.count < l.index {
+		r.comma(l)
+		r.into.data = append(r.into.data, "null"...)
+	}
+	r.comma(l)
+	if !l.array {
+		r.into.data = append(appendQuoted(r.into.data, l.key), ':')
+	}
+}
+
+// comma counts a member, and writes what parts it from the one before.
+func (r *rescuer) comma(l *rescueLevel) {
+	if l.count > 0 {
+		r.into.data = append(r.into.data, ',')
 	}
 	l.count++
-	r.into.data = out
 }
 
 // appendQuoted appends valid UTF-8 as a JSON string.

@@ -35,6 +35,11 @@ func (d *jsonDecoder) value(n *node, b []byte, i int) int {
 			n.store.(*fixed[float64]).append(v)
 			return end
 		}
+	case kindBool:
+		if v, end := quickBool(b, i); end != failed {
+			n.store.(*bools).append(v)
+			return end
+		}
 	case kindTimestamp, kindTimestampNTZ:
 		if c == '"' {
 			if us, end := quickMoment(n, b, i+1); end != failed {
