@@ -9,20 +9,29 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// appendPartition appends n times the partition value s to a builder of t's Arrow type; nil and "" are null.
-func appendPartition(b array.Builder, t Type, s *string, n int) error {
+// partitionArray returns n times the partition value s as an array of t's Arrow type; nil and "" are null.
+func partitionArray(t Type, s *string, n int) (arrow.Array, error) {
 	if s == nil || *s == "" {
-		b.AppendNulls(n)
-		return nil
+		return nullArray(ArrowType(t), n), nil
 	}
-	for range n {
-		if err := appendPartitionValue(b, t, *s); err != nil {
-			return fmt.Errorf("partition value %q, wanted %s: %w", *s, t, err)
+	b := array.NewBuilder(memory.DefaultAllocator, ArrowType(t))
+	defer b.Release()
+	if err := appendPartitionValue(b, t, *s); err != nil {
+		return nil, fmt.Errorf("partition value %q, wanted %s: %w", *s, t, err)
+	}
+	arr := b.NewArray()
+	for arr.Len() < n {
+		double, err := array.Concatenate([]arrow.Array{arr, arr}, memory.DefaultAllocator)
+		arr.Release()
+		if err != nil {
+			return nil, err
 		}
+		arr = double
 	}
-	return nil
+	return arr, nil
 }
 
 func appendPartitionValue(b array.Builder, t Type, s string) error {

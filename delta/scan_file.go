@@ -59,7 +59,7 @@ type fileReader struct {
 type fileColumn struct {
 	field    int
 	leaves   map[int]bool
-	constant arrow.Array // the partition value, as often as a batch has rows at most
+	constant arrow.Array // the partition value, as often as a batch has rows, or more often
 }
 
 func (r *fileReader) open() error {
@@ -97,15 +97,18 @@ func addLeaves(leaves map[int]bool, f *pqarrow.SchemaField) {
 	}
 }
 
-// partition returns the file's value of a partition column, for as many rows as a batch may have.
+// partition returns the file's value of a partition column, at least as often as a batch will have rows.
 func (r *fileReader) partition(f *Field) (arrow.Array, error) {
-	b := array.NewBuilder(memory.DefaultAllocator, ArrowType(f.Type))
-	defer b.Release()
+	most := int64(0)
+	for i := range r.file.NumRowGroups() {
+		most = max(most, min(r.file.MetaData().RowGroup(i).NumRows(), int64(r.plan.opts.BatchRows)))
+	}
 	value := r.add.PartitionValues[r.plan.mapping.physicalName(f)]
-	if err := appendPartition(b, f.Type, value, r.plan.opts.BatchRows); err != nil {
+	arr, err := partitionArray(f.Type, value, int(most))
+	if err != nil {
 		return nil, fmt.Errorf("column %q: %w", f.Name, err)
 	}
-	return b.NewArray(), nil
+	return arr, nil
 }
 
 // readGroup reads one row group in batches.
