@@ -1,0 +1,265 @@
+package kafka
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet-io/freshet"
+)
+
+// take finds out where partitions go on, and makes their lanes. Errors: a gap, a topic that was made again, a lane that
+// only the group knows.
+func (s *Source) take(ctx context.Context, parts []partition) ([]*lane, error) {
+	if err := s.learn(ctx, slices.Sorted(maps.Keys(byTopic(parts)))); err != nil {
+		return nil, err
+	}
+	byTable := map[*table][]partition{}
+	for _, p := range parts {
+		t := s.table(s.route(p.topic))
+		byTable[t] = append(byTable[t], p)
+	}
+	var spans map[partition]span
+	found := make(map[*table]freshet.Progress, len(byTable))
+	group, gctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		spans, err = s.spans(gctx, parts, false)
+		return err
+	})
+	group.Go(func() error {
+		for t, ps := range byTable {
+			if err := t.ready(gctx, s); err != nil {
+				return err
+			}
+			p, err := s.down.Resume(gctx, t.name, s.lanesOf(ps))
+			if err != nil {
+				return err
+			}
+			found[t] = p
+		}
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var lanes []*lane
+	for t, ps := range byTable {
+		more, err := s.takeFor(ctx, t, ps, found[t], spans)
+		if err != nil {
+			return nil, err
+		}
+		lanes = append(lanes, more...)
+	}
+	return lanes, nil
+}
+
+// learn asks the broker anew about the topics.
+func (s *Source) learn(ctx context.Context, names []string) error {
+	var found map[string]topic
+	err := s.waitOut(ctx, "describe topics", func() (err error) {
+		found, err = s.describe(ctx, names)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		t, ok := found[name]
+		if !ok {
+			return s.noTopicError(name, nil)
+		}
+		s.known[name] = t
+	}
+	return nil
+}
+
+func (s *Source) lanesOf(parts []partition) []freshet.Lane {
+	lanes := make([]freshet.Lane, len(parts))
+	for i, p := range parts {
+		lanes[i] = laneOf(s.topic(p.topic), p.n)
+	}
+	return lanes
+}
+
+// takeFor makes the lanes of one table, which found goes on for as the table says, while the others start.
+func (s *Source) takeFor(ctx context.Context, t *table, parts []partition, found freshet.Progress,
+	spans map[partition]span) ([]*lane, error) {
+	lanes := make([]*lane, 0, len(parts))
+	var unknown []partition
+	for i, l := range s.lanesOf(parts) {
+		p := parts[i]
+		seq, ok := found[l]
+		if !ok {
+			unknown = append(unknown, p)
+			continue
+		}
+		if err := s.checkGap(ctx, t, l, p, seq+1, spans[p]); err != nil {
+			return nil, err
+		}
+		lanes = append(lanes, s.newLane(t, l, p, seq+1, spans[p].end))
+	}
+	if len(unknown) == 0 {
+		return lanes, nil
+	}
+	starts, err := s.begin(ctx, t, unknown)
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range s.lanesOf(unknown) {
+		lanes = append(lanes, s.newLane(t, l, unknown[i], starts[l]+1, spans[unknown[i]].end))
+	}
+	return lanes, nil
+}
+
+func (s *Source) newLane(t *table, l freshet.Lane, p partition, next, logEnd int64) *lane {
+	end := int64(-1)
+	if s.o.Bounded {
+		end = s.ends[p].end
+	}
+	return &lane{Lane: l, partition: p, table: t, start: next, next: next, end: end, log: logEnd}
+}
+
+// checkGap returns an error when next is not in the log. What the log held may be older than what the table told: then
+// another process has read on in between, and the log is asked again.
+func (s *Source) checkGap(ctx context.Context, t *table, l freshet.Lane, p partition, next int64, log span) error {
+	if next > log.end {
+		again, err := s.spans(ctx, []partition{p}, false)
+		if err != nil {
+			return err
+		}
+		log = again[p]
+	}
+	if next < log.first || next > log.end {
+		return gapError(t.name, l, next, log.first, log.end)
+	}
+	return nil
+}
+
+// begin decides where partitions start that the table does not know, and records it. A topic that the table does not
+// know at all starts as a whole, also partitions that are not ours: whoever takes those on then finds the topic known,
+// and would take them for partitions that were added later.
+func (s *Source) begin(ctx context.Context, t *table, unknown []partition) (freshet.Progress, error) {
+	t.setup.Lock()
+	defer t.setup.Unlock()
+	starts := freshet.Progress{}
+	for name, ns := range byTopic(unknown) {
+		parts := make([]partition, len(ns))
+		for i, n := range ns {
+			parts[i] = partition{name, n}
+		}
+		later, err := s.appearedLater(ctx, t, name, parts)
+		if err != nil {
+			return nil, err
+		}
+		if !later {
+			parts = s.topic(name).partitions()
+		}
+		if err := s.startsOf(ctx, t, parts, later, starts); err != nil {
+			return nil, err
+		}
+	}
+	if t.exists {
+		return s.down.Start(ctx, t.name, starts)
+	}
+	if t.starts == nil {
+		t.starts = freshet.Progress{}
+	}
+	for l, seq := range starts {
+		if _, ok := t.starts[l]; !ok {
+			t.starts[l] = seq
+		}
+	}
+	return maps.Clone(t.starts), nil
+}
+
+// appearedLater reports whether the topic was there before these partitions were: whether the table, or what is to be
+// recorded in it, knows other partitions of the topic, or the topic itself was made while we ran.
+func (s *Source) appearedLater(ctx context.Context, t *table, name string, parts []partition) (bool, error) {
+	tp := s.topic(name)
+	for l := range t.starts {
+		if l.Origin == name {
+			return true, nil
+		}
+	}
+	s.mu.Lock()
+	later := s.atOpen != nil && !s.atOpen[name]
+	var others []freshet.Lane
+	for _, p := range tp.partitions() {
+		switch l := s.lanes[p]; {
+		case l != nil && l.table == t:
+			later = true
+		case !slices.Contains(parts, p):
+			others = append(others, laneOf(tp, p.n))
+		}
+	}
+	s.mu.Unlock()
+	if later || !t.exists || len(others) == 0 {
+		return later, nil
+	}
+	known, err := s.down.Resume(ctx, t.name, others)
+	return len(known) > 0, err
+}
+
+// startsOf adds to starts the seq before the first of each partition.
+func (s *Source) startsOf(ctx context.Context, t *table, parts []partition, later bool, starts freshet.Progress) error {
+	if err := s.checkForgotten(ctx, t, parts); err != nil {
+		return err
+	}
+	log, err := s.spans(ctx, parts, false)
+	if err != nil {
+		return err
+	}
+	var timed map[partition]int64
+	if !s.o.Start.Time.IsZero() && !later {
+		if timed, err = s.list(ctx, parts, s.o.Start.Time.UnixMilli(), false); err != nil {
+			return err
+		}
+	}
+	for i, l := range s.lanesOf(parts) {
+		p := parts[i]
+		first := log[p].first
+		explicit, ok := s.explicit(p)
+		at, isTimed := timed[p]
+		switch {
+		case ok && (explicit < log[p].first || explicit > log[p].end):
+			return outsideError(l, explicit, log[p].first, log[p].end)
+		case ok:
+			first = explicit
+		case later:
+		case s.o.Start.Latest, isTimed && at < 0:
+			first = log[p].end
+		case isTimed:
+			first = at
+		}
+		starts[l] = first - 1
+	}
+	return nil
+}
+
+func (s *Source) explicit(p partition) (int64, bool) {
+	offset, ok := s.o.Start.Offsets[p.topic][p.n]
+	return offset, ok
+}
+
+// checkForgotten returns an error when the group has read of a partition that the table does not know. What was committed
+// by others than us counts too: whether it was us cannot be told.
+func (s *Source) checkForgotten(ctx context.Context, t *table, parts []partition) error {
+	if s.o.ForgetGroup {
+		return nil
+	}
+	committed, err := s.committed(ctx, parts)
+	if err != nil {
+		return err
+	}
+	for i, l := range s.lanesOf(parts) {
+		_, ok := s.explicit(parts[i])
+		if next := committed[parts[i]]; next > 0 && !ok {
+			return s.forgottenError(t.name, l, next)
+		}
+	}
+	return nil
+}
