@@ -1,0 +1,341 @@
+package spec
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/expr"
+	"github.com/freshet-io/freshet/internal/demo"
+	"github.com/freshet-io/freshet/internal/format"
+	"github.com/freshet-io/freshet/kafka"
+	"github.com/freshet-io/freshet/lake"
+	"github.com/freshet-io/freshet/store"
+	"github.com/freshet-io/freshet/transform"
+)
+
+// BuildOptions tune Builder. The zero value of each field means its default.
+type BuildOptions struct {
+	// Bounded ends pipelines where their sources ended when they were opened, whatever their trigger. Default: as the file says.
+	Bounded bool
+	// ShutdownTimeout is how long what was read may still be committed once a run was told to end. Default 30 s.
+	ShutdownTimeout time.Duration
+	// EngineInfo names the writer in the tables' history. Default "Freshet".
+	EngineInfo string
+	// Observer returns what is told of a pipeline's doings. Default: nobody is.
+	Observer func(p *Pipeline) freshet.Observer
+	// Logger takes what a person should see. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Builder makes pipelines that can run. It owns the brokers that they embed.
+type Builder struct {
+	opts BuildOptions
+
+	mu      sync.Mutex
+	brokers map[string]*demo.Broker // by folder
+}
+
+// NewBuilder returns a builder. Nil means defaults.
+func NewBuilder(opts *BuildOptions) *Builder {
+	b := &Builder{brokers: map[string]*demo.Broker{}}
+	if opts != nil {
+		b.opts = *opts
+	}
+	if b.opts.Logger == nil {
+		b.opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return b
+}
+
+// Close ends the embedded brokers, when the pipelines have ended.
+func (b *Builder) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, broker := range b.brokers {
+		broker.Close()
+	}
+	b.brokers = map[string]*demo.Broker{}
+}
+
+// Build makes the pipeline that a file, found good, describes. Nothing is connected before it runs, but for embedded
+// brokers. Errors: *freshet.Error.
+func (b *Builder) Build(ctx context.Context, p *Pipeline) (*freshet.Pipeline, error) {
+	var obs freshet.Observer
+	if b.opts.Observer != nil {
+		obs = b.opts.Observer(p)
+	}
+	steps, err := p.steps()
+	if err != nil {
+		return nil, err
+	}
+	source, err := b.kafkaSource(p, obs, len(steps) > 0)
+	if err != nil {
+		return nil, err
+	}
+	t := p.Target.Delta
+	return &freshet.Pipeline{
+		Name:   p.FullName(),
+		Source: source,
+		Steps:  steps,
+		Target: b.target(ctx, p, obs),
+		Options: freshet.Options{
+			Every:           t.Commit.Every,
+			MaxRows:         t.Commit.MaxRows,
+			MaxBytes:        t.Commit.MaxSize,
+			ShutdownTimeout: b.opts.ShutdownTimeout,
+			StopAbove:       p.stopAbove(),
+			Observer:        obs,
+			Logger:          b.opts.Logger,
+		},
+	}, nil
+}
+
+// FullName is namespace and name.
+func (p *Pipeline) FullName() string { return p.Namespace + "." + p.Name.Value }
+
+// TargetTable is the table's name, path or URI as the file gives it; {topic} may stand in it.
+func (p *Pipeline) TargetTable() string {
+	if t := p.Target.Delta.Table.Value; t != "" {
+		return t
+	}
+	return p.Target.Delta.Path.Value
+}
+
+func (p *Pipeline) stopAbove() *freshet.StopAbove {
+	if s := p.Quarantine.StopAbove; s != nil {
+		return &freshet.StopAbove{Share: s.Part, Window: s.Window}
+	}
+	return nil
+}
+
+func (p *Pipeline) steps() ([]freshet.Step, error) {
+	var steps []freshet.Step
+	for _, s := range p.Steps {
+		step, err := s.build()
+		if err != nil {
+			return nil, fmt.Errorf("pipeline %s: %w", p.FullName(), err)
+		}
+		steps = append(steps, step)
+	}
+	return steps, nil
+}
+
+func (s Step) build() (freshet.Step, error) {
+	var columns []transform.Column
+	for _, d := range s.Derive {
+		e, err := expr.Parse(d.Value.Value)
+		if err != nil {
+			return nil, err
+		}
+		columns = append(columns, transform.Column{Name: d.Name, Expr: e})
+	}
+	if columns != nil {
+		return transform.NewDerive(columns), nil
+	}
+	if s.Filter != nil {
+		e, err := expr.Parse(s.Filter.Value)
+		if err != nil {
+			return nil, err
+		}
+		return transform.NewFilter(e), nil
+	}
+	for _, e := range s.Select {
+		c, err := transform.ParseColumn(e.Value)
+		if err != nil {
+			return nil, err
+		}
+		columns = append(columns, c)
+	}
+	return transform.NewSelect(columns)
+}
+
+func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer) freshet.Target {
+	t := p.Target.Delta
+	opts := &lake.AppendOptions{
+		ManyOrigins:     p.manyOrigins(),
+		Properties:      map[string]string{},
+		FixedSchema:     p.Source.Schema.NewFields != string(format.Add),
+		Quarantine:      p.quarantineOf,
+		TargetFileBytes: t.FileSize,
+		EngineInfo:      b.opts.EngineInfo,
+		Retry:           func(what string, err error) { b.retry(p, obs, what, err) },
+	}
+	for _, c := range t.PartitionBy {
+		opts.PartitionBy = append(opts.PartitionBy, c.Value)
+	}
+	for _, prop := range t.Properties {
+		opts.Properties[prop.Name] = prop.Value
+	}
+	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
+	return lake.NewAppend(open, p.App, opts)
+}
+
+func (b *Builder) retry(p *Pipeline, obs freshet.Observer, what string, err error) {
+	if obs.Retry != nil {
+		obs.Retry(what, err)
+	}
+	b.opts.Logger.Warn("trying again", "pipeline", p.FullName(), "what", what, "error", err)
+}
+
+// manyOrigins tells whether one table takes lanes of several topics.
+func (p *Pipeline) manyOrigins() bool {
+	k := p.Source.Kafka
+	return !strings.Contains(p.TargetTable(), "{topic}") && (len(k.Topics) > 1 || k.Pattern.Value != "")
+}
+
+// quarantineOf is the quarantine table of a target table.
+func (p *Pipeline) quarantineOf(table string) string {
+	topic := ""
+	if before, after, ok := strings.Cut(p.TargetTable(), "{topic}"); ok {
+		topic = strings.TrimSuffix(strings.TrimPrefix(table, before), after)
+	}
+	if p.Quarantine.Table.Value == "" && isPath(p.TargetTable()) {
+		return lake.QuarantineName(table)
+	}
+	return p.quarantineName(topic)
+}
+
+func (p *Pipeline) quarantineName(topic string) string {
+	name := p.Quarantine.Table.Value
+	if name == "" {
+		name = "{ns}._quarantine_{pipeline}"
+	}
+	ns := p.Namespace
+	if t := p.TargetTable(); !isPath(t) {
+		ns, _, _ = strings.Cut(t, ".")
+	}
+	return strings.NewReplacer("{ns}", ns, "{pipeline}", p.Name.Value, "{topic}", topic).Replace(name)
+}
+
+func (p *Pipeline) format() (freshet.Format, error) {
+	k, s := p.Source.Kafka, p.Source.Schema
+	if k.Format == "raw" {
+		return format.Raw{}, nil
+	}
+	return format.NewJSON(&format.Options{
+		NewFields: format.NewFields(s.NewFields), EpochUnit: format.EpochUnit(s.Numbers), Gzip: k.Decompress == "gzip",
+		MaxDepth: int(k.MaxDepth), MaxBytes: int(k.MaxMessage),
+	})
+}
+
+func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer, payloads bool) (freshet.Source, error) {
+	k := p.Source.Kafka
+	client, err := b.client(p)
+	if err != nil {
+		return nil, err
+	}
+	f, err := p.format()
+	if err != nil {
+		return nil, err
+	}
+	var topics kafka.Topics
+	for _, t := range k.Topics {
+		topics.Names = append(topics.Names, t.Value)
+	}
+	topics.Pattern = k.Pattern.Value
+	opts := &kafka.Options{
+		Group: k.Group, InstanceID: k.InstanceID, ServerSideBalancer: k.Rebalance == "kip848",
+		SessionTimeout: k.SessionTimeout, ForgetGroup: k.ForgetGroup,
+		Start:           kafka.Start{Latest: k.Start.At == "latest", Time: k.Start.Time, Offsets: k.Start.Offsets},
+		Bounded:         b.opts.Bounded || p.Trigger == "once",
+		ReadUncommitted: k.Isolation == "read_uncommitted",
+		Schema:          p.sourceSchema(),
+		Columns:         k.columns(),
+		Tombstones:      kafka.Tombstones(k.Tombstones),
+		KeepPayloads:    payloads,
+		FetchMemory:     k.FetchMemory,
+		SampleRecords:   int(p.Source.Schema.Infer),
+		TLS:             client.tls(p.Project), SASL: client.sasl(p.Project),
+		Observer: obs, Log: b.opts.Logger,
+	}
+	if opts.Group == "" {
+		opts.Group = p.App
+	}
+	if k.Format == "raw" {
+		opts.Tombstones = kafka.Keep
+	}
+	src, err := kafka.NewSource(client.Brokers, topics, kafka.RouteTo(p.TargetTable()), f, opts)
+	if err != nil {
+		return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: p.File, Msg: err.Error()}
+	}
+	return src, nil
+}
+
+func (k *Kafka) columns() kafka.Columns {
+	c := kafka.Columns{KeyAsText: k.KeyAs == "string"}
+	into := map[string]*string{"topic": &c.Topic, "partition": &c.Partition, "offset": &c.Offset, "timestamp": &c.Timestamp,
+		"timestamp_type": &c.TimestampType, "key": &c.Key, "headers": &c.Headers}
+	for _, m := range k.Metadata {
+		*into[m.Name] = m.Value
+	}
+	return c
+}
+
+// client is how to reach the broker: what the connection says, under what the pipeline says. An embedded broker is started.
+func (b *Builder) client(p *Pipeline) (KafkaClient, error) {
+	c := p.Source.Kafka.Client
+	if name := p.Source.Kafka.Connection.Value; name != "" {
+		shared, _ := p.Project.connection(name)
+		client := *shared.Kafka
+		if c.TLS != nil {
+			client.TLS = c.TLS
+		}
+		if c.SASL != nil {
+			client.SASL = c.SASL
+		}
+		c = client
+	}
+	if c.Embedded == nil {
+		return c, nil
+	}
+	dir := p.Project.path(c.Embedded.Dir)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	broker, ok := b.brokers[dir]
+	if !ok {
+		var err error
+		if broker, err = demo.StartBroker(dir, c.Embedded.Listen); err != nil {
+			return c, &freshet.Error{Code: freshet.CodeSourceUnreachable, Class: freshet.ClassEnvironment, Place: dir,
+				Msg: "the embedded broker cannot be started", Err: err,
+				Fix: "end the process that uses this folder or address, or give another one"}
+		}
+		b.brokers[dir] = broker
+	}
+	c.Brokers = []string{broker.Addr()}
+	return c, nil
+}
+
+// path is a path of the project's files: relative ones are so to the project's folder.
+func (p *Project) path(s string) string {
+	if s == "" || filepath.IsAbs(s) {
+		return s
+	}
+	return filepath.Join(p.Dir, s)
+}
+
+func (c KafkaClient) tls(p *Project) *kafka.TLS {
+	if c.TLS == nil || c.TLS.Off {
+		return nil
+	}
+	t := c.TLS
+	return &kafka.TLS{CAFile: p.path(t.CA), CertFile: p.path(t.Cert), KeyFile: p.path(t.Key), ServerName: t.ServerName,
+		Insecure: t.Insecure}
+}
+
+func (c KafkaClient) sasl(p *Project) *kafka.SASL {
+	if c.SASL == nil {
+		return nil
+	}
+	s := c.SASL
+	k := &kafka.SASL{Mechanism: s.Mechanism, Username: s.Username, Password: s.Password.Reveal(), TokenFile: p.path(s.TokenFile)}
+	if token := s.Token.Reveal(); token != "" {
+		k.Token = func(context.Context) (string, error) { return token, nil }
+	}
+	return k
+}

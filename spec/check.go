@@ -1,0 +1,435 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
+	"github.com/freshet-io/freshet/internal/format"
+	"github.com/freshet-io/freshet/transform"
+)
+
+var (
+	pipelineName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+	placeholder  = regexp.MustCompile(`\{[^}]*\}?`)
+)
+
+// expression is a SQL expression.
+func expression(into *Text) shape { return exprShape{placed(into), into} }
+
+type exprShape struct {
+	shape
+	into *Text
+}
+
+func (e exprShape) read(r *reader, n *node) {
+	e.shape.read(r, n)
+	if n.open || n.kind != scalar {
+		return
+	}
+	if e.into.Value != "" {
+		*e.into.at = *n
+	}
+}
+
+// check finds what no key by itself can tell, and fills in what follows from the rest.
+func (p *Pipeline) check(r *reader) {
+	p.defaults()
+	p.checkNames(r)
+	if p.Source.Kafka != nil {
+		p.checkKafka(r)
+	}
+	if p.Target.Delta != nil {
+		p.checkTarget(r)
+	}
+	p.checkColumns(r)
+	p.checkSteps(r)
+}
+
+// defaults takes from the project what the file leaves out.
+func (p *Pipeline) defaults() {
+	d := p.Project.Defaults
+	if t := p.Target.Delta; t != nil {
+		fallback(&t.Commit.Every, d.Commit.Every)
+		fallback(&t.Commit.MaxRows, d.Commit.MaxRows)
+		fallback(&t.Commit.MaxSize, d.Commit.MaxSize)
+		if p.Namespace == "" && !isPath(t.Table.Value) {
+			p.Namespace, _, _ = strings.Cut(t.Table.Value, ".")
+		}
+	}
+	fallback(&p.Namespace, "default")
+	if p.Quarantine.Table.Value == "" {
+		p.Quarantine.Table = d.Quarantine.Table
+	}
+	fallback(&p.Quarantine.StopAbove, d.Quarantine.StopAbove)
+	fallback(&p.App, p.Namespace+"."+p.Name.Value)
+	fallback(&p.Trigger, "continuous")
+	fallback(&p.Source.Schema.NewFields, string(format.Add))
+	if p.Source.Schema.Infer == 0 && len(p.Source.Schema.Columns) == 0 {
+		p.Source.Schema.Infer = 10_000
+	}
+}
+
+func fallback[T comparable](into *T, value T) {
+	var zero T
+	if *into == zero {
+		*into = value
+	}
+}
+
+func (p *Pipeline) checkNames(r *reader) {
+	if n := p.Name.at; n != nil && p.Name.Value != "" && !pipelineName.MatchString(p.Name.Value) {
+		r.add(n.where, freshet.CodeBadValue, "", "pipeline: found %s, wanted letters, digits, _, - and .", r.found(n))
+	}
+	if strings.Contains(p.App, "#") {
+		at := place{}
+		if p.Name.at != nil {
+			at = p.Name.at.where
+		}
+		r.add(at, freshet.CodeBadValue, "", "app: found %q, wanted a name without #", p.App)
+	}
+}
+
+func (p *Pipeline) checkKafka(r *reader) {
+	k := p.Source.Kafka
+	if k.Connection.Value != "" && len(k.Client.Brokers) == 0 {
+		c, names := p.Project.connection(k.Connection.Value)
+		switch {
+		case c == nil:
+			fix := suggest(k.Connection.Value, names)
+			if len(names) == 0 {
+				fix = "give it in " + ProjectFile + " under connections, or give brokers: [HOST:PORT] here"
+			}
+			r.add(k.Connection.at.where, freshet.CodeBadValue, fix, "there is no connection %q in the project", k.Connection.Value)
+		case c.Kafka == nil:
+			r.add(k.Connection.at.where, freshet.CodeBadValue, "", "connection %q is no Kafka cluster", k.Connection.Value)
+		}
+	}
+	if k.Connection.Value == "" && len(k.Client.Brokers) == 0 && (len(k.Topics) > 0 || k.Pattern.Value != "") {
+		at := place{}
+		if len(k.Topics) > 0 {
+			at = k.Topics[0].at.where
+		} else {
+			at = k.Pattern.at.where
+		}
+		r.add(at, freshet.CodeMissing, "add brokers: [HOST:PORT], or connection: NAME", "no broker is given for the topics")
+	}
+	if k.Pattern.Value != "" {
+		if _, err := regexp.Compile(k.Pattern.Value); err != nil {
+			r.add(k.Pattern.at.where, freshet.CodeBadValue, "the syntax is RE2's: https://github.com/google/re2/wiki/Syntax",
+				"pattern: found %s, wanted a regular expression (%v)", r.found(k.Pattern.at), err)
+		}
+	}
+}
+
+func (p *Pipeline) checkTarget(r *reader) {
+	t := p.Target.Delta
+	table := t.Table
+	if table.Value == "" {
+		table = t.Path
+	}
+	if table.Value == "" || table.at == nil {
+		return
+	}
+	for _, hole := range placeholder.FindAllString(table.Value, -1) {
+		if hole != "{topic}" {
+			r.add(table.at.where, freshet.CodeBadValue, "{topic} is the one there is", "table: found %q, wanted no such placeholder", hole)
+			return
+		}
+	}
+	concrete := strings.ReplaceAll(table.Value, "{topic}", "topic")
+	if t.Path.Value != "" && !isPath(concrete) {
+		concrete = "./" + concrete
+		t.Path.Value = "./" + t.Path.Value
+	}
+	if t.Table.Value != "" && isPath(concrete) {
+		r.add(table.at.where, freshet.CodeBadValue, "write path: "+t.Table.Value, "table: found %s, wanted namespace.table", r.found(table.at))
+		return
+	}
+	r.takeFault(table.at.where, second(p.Project.TableURL(concrete)))
+	if v := property(t.Properties, "delta.setTransactionRetentionDuration"); v != "" {
+		r.add(table.at.where, freshet.CodeTxnRetention, "leave it out",
+			"delta.setTransactionRetentionDuration: %q makes the table forget our progress", v)
+	}
+	p.checkQuarantine(r)
+}
+
+func second(_ string, err error) error { return err }
+
+func property(props []Named[string], name string) string {
+	for _, p := range props {
+		if strings.EqualFold(p.Name, name) {
+			return p.Value
+		}
+	}
+	return ""
+}
+
+func (p *Pipeline) checkQuarantine(r *reader) {
+	q := p.Quarantine.Table
+	if q.Value == "" || q.at == nil {
+		return
+	}
+	for _, hole := range placeholder.FindAllString(q.Value, -1) {
+		if hole != "{topic}" && hole != "{ns}" && hole != "{pipeline}" {
+			r.add(q.at.where, freshet.CodeBadValue, "", "quarantine table: found %q, wanted {ns}, {pipeline} or {topic}", hole)
+			return
+		}
+	}
+	r.takeFault(q.at.where, second(p.Project.TableURL(p.quarantineName("topic"))))
+}
+
+// takeFault adds an error of another package under a place of the file.
+func (r *reader) takeFault(at place, err error) {
+	var f *freshet.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &f):
+		r.add(at, f.Code, f.Fix, "%s", f.Msg)
+	default:
+		r.add(at, freshet.CodeBadValue, "", "%v", err)
+	}
+}
+
+// checkColumns finds columns that a Delta table cannot have.
+func (p *Pipeline) checkColumns(r *reader) {
+	s := p.Source.Schema
+	if p.Source.Kafka != nil && p.Source.Kafka.Format == "raw" {
+		if len(s.Columns) > 0 {
+			r.add(s.Columns[0].at.where, freshet.CodeBadValue, "leave source.schema out, or use format: json",
+				"format raw has the one column value and takes no columns")
+		}
+		return
+	}
+	seen := map[string]string{}
+	for _, c := range s.Columns {
+		low := strings.ToLower(c.Name)
+		if other, twice := seen[low]; twice {
+			r.add(c.at.where, freshet.CodeBadValue, "", "column %q: found %q before, wanted names that differ in more than case", c.Name, other)
+			continue
+		}
+		seen[low] = c.Name
+		if c.Value.Type == nil {
+			continue
+		}
+		one := arrow.NewSchema([]arrow.Field{c.Value.field(c.Name)}, nil)
+		if _, err := delta.SchemaFromArrow(one); err != nil {
+			r.add(c.at.where, freshet.CodeBadValue, "", "column %q: %v", c.Name, err)
+		}
+	}
+	if k := p.Source.Kafka; k != nil {
+		for _, m := range k.Metadata {
+			if other, twice := seen[strings.ToLower(m.Value)]; twice {
+				r.add(m.at.where, freshet.CodeBadValue, fmt.Sprintf("give it another name: metadata: {%s: NAME}", m.Name),
+					"metadata column %q: the schema has a column %q", m.Value, other)
+			}
+		}
+	}
+}
+
+// columnsKnown tells whether the columns of the source are all given, so that steps can be checked against them.
+func (p *Pipeline) columnsKnown() bool {
+	s := p.Source.Schema
+	if p.Source.Kafka == nil {
+		return false
+	}
+	return p.Source.Kafka.Format == "raw" || len(s.Columns) > 0 && s.Infer == 0
+}
+
+// sourceSchema are the decoded columns that the file gives; nil when they are to be inferred.
+func (p *Pipeline) sourceSchema() *arrow.Schema {
+	s := p.Source.Schema
+	if p.Source.Kafka.Format == "raw" || len(s.Columns) == 0 {
+		return nil
+	}
+	var fields []arrow.Field
+	for _, c := range s.Columns {
+		fields = append(fields, c.Value.field(c.Name))
+	}
+	return arrow.NewSchema(fields, nil)
+}
+
+// stepSchema are the columns that come into the first step, as far as the file tells.
+func (p *Pipeline) stepSchema() *arrow.Schema {
+	var fields []arrow.Field
+	switch {
+	case p.Source.Kafka.Format == "raw":
+		fields = append(fields, arrow.Field{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true})
+	default:
+		for _, c := range p.Source.Schema.Columns {
+			if c.Value.Type == nil { // a fault that was found already
+				return nil
+			}
+			fields = append(fields, c.Value.field(c.Name))
+		}
+		if p.Source.Schema.NewFields == string(format.Rescue) {
+			fields = append(fields, arrow.Field{Name: format.RescuedColumn, Type: arrow.BinaryTypes.String, Nullable: true})
+		}
+	}
+	for _, m := range p.Source.Kafka.Metadata {
+		fields = append(fields, arrow.Field{Name: m.Value, Type: metadataType(m.Name, p.Source.Kafka.KeyAs), Nullable: true})
+	}
+	return arrow.NewSchema(fields, nil)
+}
+
+func metadataType(name, keyAs string) arrow.DataType {
+	switch name {
+	case "partition", "timestamp_type":
+		return arrow.PrimitiveTypes.Int32
+	case "offset":
+		return arrow.PrimitiveTypes.Int64
+	case "timestamp":
+		return &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"}
+	case "key":
+		if keyAs != "string" {
+			return arrow.BinaryTypes.Binary
+		}
+	case "headers":
+		return arrow.ListOf(arrow.StructOf(arrow.Field{Name: "key", Type: arrow.BinaryTypes.String},
+			arrow.Field{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true}))
+	}
+	return arrow.BinaryTypes.String
+}
+
+// checkSteps checks each expression, against the columns where they are known.
+func (p *Pipeline) checkSteps(r *reader) {
+	var schema *arrow.Schema
+	if p.columnsKnown() {
+		schema = p.stepSchema()
+	}
+	for _, s := range p.Steps {
+		for _, part := range s.parts() {
+			if part.text.at == nil || part.text.Value == "" || part.text.at.open {
+				schema = nil
+				continue
+			}
+			schema = p.checkPart(r, part, schema)
+		}
+		if s.Select != nil && schema != nil {
+			schema = p.checkSelect(r, s, schema)
+		}
+	}
+	p.checkPartitions(r, schema)
+}
+
+// part is one expression of a step, with the step that consists of nothing else.
+type part struct {
+	text Text
+	name string // of the column that it makes; "" for a condition
+	kind string // derive, filter or select
+}
+
+func (s Step) parts() []part {
+	var parts []part
+	for _, d := range s.Derive {
+		parts = append(parts, part{d.Value, d.Name, "derive"})
+	}
+	if s.Filter != nil {
+		parts = append(parts, part{*s.Filter, "", "filter"})
+	}
+	for _, e := range s.Select {
+		parts = append(parts, part{e, "", "select"})
+	}
+	return parts
+}
+
+func (p part) step() (freshet.Step, error) {
+	if p.kind == "select" {
+		c, err := transform.ParseColumn(p.text.Value)
+		if err != nil {
+			return nil, err
+		}
+		return transform.NewSelect([]transform.Column{c})
+	}
+	e, err := expr.Parse(p.text.Value)
+	if err != nil {
+		return nil, err
+	}
+	if p.kind == "derive" {
+		return transform.NewDerive([]transform.Column{{Name: p.name, Expr: e}}), nil
+	}
+	return transform.NewFilter(e), nil
+}
+
+// checkPart checks one expression and returns the columns after it, nil when they are not known.
+func (p *Pipeline) checkPart(r *reader, part part, in *arrow.Schema) *arrow.Schema {
+	step, err := part.step()
+	if err == nil && in != nil {
+		var out *arrow.Schema
+		if out, err = step.Plan(in); err == nil {
+			if part.kind == "select" {
+				return in
+			}
+			return out
+		}
+	}
+	if err != nil {
+		r.expressionFault(part.text.at, err)
+		if part.kind == "select" {
+			return in
+		}
+		return nil
+	}
+	return in
+}
+
+func (p *Pipeline) checkSelect(r *reader, s Step, in *arrow.Schema) *arrow.Schema {
+	step, err := s.build()
+	if err != nil {
+		return nil
+	}
+	out, err := step.Plan(in)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// expressionFault adds the fault of an expression at its place within the scalar.
+func (r *reader) expressionFault(n *node, err error) {
+	var e *expr.Error
+	if !errors.As(err, &e) {
+		r.takeFault(n.where, err)
+		return
+	}
+	code := map[expr.Kind]freshet.Code{expr.Syntax: freshet.CodeExpression, expr.BadType: freshet.CodeExprType,
+		expr.UnknownColumn: freshet.CodeUnknownColumn}[e.Kind]
+	fault := *e
+	fix := fault.Hint
+	fault.Hint = ""
+	r.add(n.at(e.Line, e.Col, e.Len), code, fix, "%s", fault.Text())
+}
+
+// checkPartitions finds partition columns that are not there, or whose type cannot be one.
+func (p *Pipeline) checkPartitions(r *reader, schema *arrow.Schema) {
+	if p.Target.Delta == nil || schema == nil {
+		return
+	}
+	var names []string
+	for _, f := range schema.Fields() {
+		names = append(names, f.Name)
+	}
+	for _, c := range p.Target.Delta.PartitionBy {
+		if c.at == nil || c.Value == "" {
+			continue
+		}
+		found := schema.FieldIndices(c.Value)
+		if len(found) == 0 {
+			r.add(c.at.where, freshet.CodeUnknownColumn, suggest(c.Value, names), "partition column %q is not among the columns", c.Value)
+			continue
+		}
+		if t := schema.Field(found[0]).Type; arrow.IsNested(t.ID()) {
+			r.add(c.at.where, freshet.CodeBadValue, "derive a column of a plain type and partition by that",
+				"partition column %q: found a nested type, wanted a plain one", c.Value)
+		}
+	}
+	if n := len(p.Target.Delta.PartitionBy); n > 0 && n == len(names) {
+		r.add(p.Target.Delta.PartitionBy[0].at.where, freshet.CodeBadValue, "", "partition_by names all columns, wanted at least one besides")
+	}
+}

@@ -1,0 +1,213 @@
+package spec
+
+import (
+	"time"
+)
+
+// Pipeline is what one pipeline file says.
+type Pipeline struct {
+	File       string // its name; "" when it was not read from a file
+	Name       Text
+	Namespace  string
+	App        string
+	Trigger    string
+	Source     Source
+	Steps      []Step
+	Target     Target
+	Quarantine Quarantine
+	Project    *Project // never nil
+}
+
+// Source is where changes come from.
+type Source struct {
+	Kafka  *Kafka
+	Schema Schema
+}
+
+// Schema says what columns records have.
+type Schema struct {
+	Columns   []Named[Column]
+	Infer     int64 // how many first records are looked at for columns that are not given; 0: none
+	NewFields string
+	Numbers   string // what a number in a timestamp column counts
+}
+
+// Step is one step; exactly one of its fields is set.
+type Step struct {
+	Derive []Named[Text]
+	Filter *Text
+	Select []Text
+	at     place
+}
+
+// Target is where changes end.
+type Target struct {
+	Delta *Delta
+}
+
+// Delta is a Delta table, or several.
+type Delta struct {
+	Table       Text
+	Path        Text
+	Mode        string
+	PartitionBy []Text
+	Properties  []Named[string]
+	Commit      Commit
+	FileSize    int64
+}
+
+// Commit is when a commit is made: when any of these is reached.
+type Commit struct {
+	Every   time.Duration
+	MaxRows int64
+	MaxSize int64
+}
+
+// Quarantine is where records go that cannot be taken, and how many may.
+type Quarantine struct {
+	Table     Text
+	StopAbove *Share
+}
+
+const (
+	laterPart   = "leave it out: this version moves Kafka topics into Delta tables"
+	laterChecks = "leave it out; a filter step drops rows, and wrong types are quarantined by themselves"
+)
+
+func (p *Pipeline) shape() object {
+	return object{doc: "A Freshet pipeline: source → steps → target.", keys: []key{
+		{name: "pipeline", doc: "The pipeline's name.", is: placed(&p.Name), need: true},
+		{name: "namespace", doc: "The namespace of its tables. Default: that of the target table.", is: text(&p.Namespace)},
+		{name: "app", doc: "The name under which progress is kept in the table. It must stay the same for as long as the " +
+			"table is to go on where it is. Default: namespace.pipeline.", is: text(&p.App)},
+		{name: "trigger", doc: "continuous: until it is stopped. once: until everything is read that is there at the start.",
+			is: choice{scalar: laterWord(&p.Trigger, []string{"cron"}, "continuous", "once"),
+				mapping: object{keys: []key{{name: "every", later: laterTrigger}, {name: "cron", later: laterTrigger},
+					{name: "on_update", later: laterTrigger}, {name: "timezone", later: laterTrigger}}},
+				wanted: "continuous or once"}},
+		{name: "source", doc: "Where records come from.", is: p.Source.shape(), need: true},
+		{name: "steps", doc: "What is done to each row, in this order.", is: listOf(&p.Steps, (*Step).shape)},
+		{name: "target", doc: "Where rows go.", is: p.Target.shape(), need: true},
+		{name: "quarantine", doc: "Where records go that cannot be taken.", is: p.Quarantine.shape()},
+		{name: "sql", later: "use steps: derive, filter and select take SQL expressions"},
+		{name: "expect", later: laterChecks},
+		{name: "freshness", later: "leave it out; /metrics has freshet_table_freshness_seconds"},
+		{name: "targets", later: "write one file a target, each with `target:`"},
+		{name: "tests", later: "leave it out"},
+		{name: "alerts", later: "leave it out; alert on /metrics"},
+	}}
+}
+
+const laterTrigger = "use `trigger: once` and start it from cron, or `trigger: continuous` with commit.every"
+
+func (s *Source) shape() shape {
+	return object{
+		oneOf: []string{"kafka", "postgres", "mysql", "delta", "files", "http"},
+		keys: []key{
+			{name: "kafka", doc: "Kafka topics.", is: maybe(&s.Kafka, (*Kafka).shape)},
+			{name: "schema", doc: "What columns records have. Default: they are inferred.", is: s.Schema.shape()},
+			{name: "postgres", later: laterPart},
+			{name: "mysql", later: laterPart},
+			{name: "delta", later: laterPart},
+			{name: "files", later: laterPart},
+			{name: "http", later: laterPart},
+			{name: "lookups", later: "leave it out"},
+		}}
+}
+
+func (s *Schema) shape() shape {
+	return object{keys: []key{
+		{name: "columns", doc: "The columns and their types, as SQL writes them.", is: mapOf(&s.Columns, columnType)},
+		{name: "infer", doc: "How many first records are looked at for columns that are not given. " +
+			"Default: 10000 when no columns are given, else none.",
+			is: inferShape(&s.Infer)},
+		{name: "new_fields", doc: "What becomes of a field that has no column: add it to the table, rescue it as JSON into the " +
+			"column _rescued, ignore it, or fail: quarantine the record. Default: add.",
+			is: word(&s.NewFields, "add", "rescue", "ignore", "fail")},
+		{name: "numbers_as_timestamps", doc: "What a number counts that stands where a timestamp is wanted: s, ms or us since 1970. " +
+			"Default: such records are quarantined, since their unit cannot be known.", is: word(&s.Numbers, "s", "ms", "us")},
+	}}
+}
+
+func (s *Step) shape() shape {
+	return stepShape{s}
+}
+
+func (s *Step) object() object {
+	return object{
+		oneOf: []string{"derive", "filter", "select", "sql", "dedupe", "mask"},
+		keys: []key{
+			{name: "derive", doc: "Columns to add or replace: name to SQL expression, later ones see earlier ones.",
+				is: mapOf(&s.Derive, expression)},
+			{name: "filter", doc: "A SQL condition; rows stay for which it is true.", is: maybe(&s.Filter, expression)},
+			{name: "select", doc: "The columns that stay, in this order: names, or expressions with AS.",
+				is: listOf(&s.Select, expression)},
+			{name: "sql", later: "use derive, filter and select"},
+			{name: "dedupe", later: "leave it out"},
+			{name: "mask", later: "use derive with sha256(column)"},
+		}}
+}
+
+// stepShape remembers where the step is.
+type stepShape struct{ into *Step }
+
+func (s stepShape) read(r *reader, n *node) {
+	s.into.at = n.where
+	s.into.object().read(r, n)
+}
+
+func (s stepShape) schema() map[string]any { return s.into.object().schema() }
+
+func (t *Target) shape() shape {
+	return object{
+		oneOf: []string{"delta", "kafka", "postgres", "mysql", "webhook", "http", "files"},
+		keys: []key{
+			{name: "delta", doc: "A Delta table.", is: maybe(&t.Delta, (*Delta).shape)},
+			{name: "kafka", later: laterPart},
+			{name: "postgres", later: laterPart},
+			{name: "mysql", later: laterPart},
+			{name: "webhook", later: laterPart},
+			{name: "http", later: laterPart},
+			{name: "files", later: laterPart},
+			{name: "overrides", later: "write one pipeline file a table"},
+		}}
+}
+
+func (d *Delta) shape() shape {
+	const upserts = "leave it out: this version appends"
+	return object{
+		oneOf: []string{"table", "path"},
+		keys: []key{
+			{name: "table", doc: "namespace.table, below the lake's root; {topic} in it makes one table a topic.", is: placed(&d.Table)},
+			{name: "path", doc: "The table's folder or URI: ./orders, /data/orders, s3://bucket/orders.", is: placed(&d.Path)},
+			{name: "mode", doc: "append: every record becomes a row.",
+				is: laterWord(&d.Mode, []string{"upsert", "mirror", "scd2", "overwrite", "merge"}, "append")},
+			{name: "partition_by", doc: "The partition columns of a table that is made.", is: oneOrMore(&d.PartitionBy, placed)},
+			{name: "properties", doc: "The table properties of a table that is made.", is: mapOf(&d.Properties, text)},
+			{name: "commit", doc: "When a commit is made: when any of these is reached.", is: d.Commit.shape()},
+			{name: "target_file_size", doc: "The size at which a data file is full. Default: 128MiB.", is: size(&d.FileSize)},
+			{name: "key", later: upserts}, {name: "sequence_by", later: upserts}, {name: "deletes", later: upserts},
+			{name: "changelog", later: upserts},
+			{name: "schema_changes", later: "use source.schema.new_fields"},
+			{name: "compatibility", later: "leave it out: append tables are readable by every engine (reader 1, writer 2)"},
+			{name: "maintenance", later: "leave it out; let an engine run OPTIMIZE, which disturbs nothing"},
+		}}
+}
+
+func (c *Commit) shape() shape {
+	return object{keys: []key{
+		{name: "every", doc: "The longest that a record waits for its commit. Default: 10s.", is: duration(&c.Every)},
+		{name: "max_rows", doc: "The number of rows from which a commit is made at once. Default: no limit.", is: whole(&c.MaxRows, 1)},
+		{name: "max_size", doc: "The size as stored from which a commit is made at once. Default: 256MiB.", is: size(&c.MaxSize)},
+	}}
+}
+
+func (q *Quarantine) shape() shape {
+	return object{keys: []key{
+		{name: "table", doc: "The quarantine table: namespace.table, a folder or a URI; {ns}, {pipeline} and {topic} may stand in it. " +
+			"Default: {ns}._quarantine_{pipeline}; for a table given by path: that path with _quarantine behind it.",
+			is: placed(&q.Table)},
+		{name: "stop_above", doc: "The share of records in quarantine that stops the pipeline. Default: nothing does.",
+			is: maybe(&q.StopAbove, share)},
+	}}
+}
