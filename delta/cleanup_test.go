@@ -1,0 +1,218 @@
+package delta_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/store"
+)
+
+const day = 24 * time.Hour
+
+// pass lets time go by in the bubble of a test.
+func pass(d time.Duration) { <-time.After(d) }
+
+// keys are the names in the log.
+func keys(t *testing.T, st store.Store) (list []string) {
+	t.Helper()
+	for o, err := range st.List(context.Background(), "_delta_log/", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, strings.TrimPrefix(o.Key, "_delta_log/"))
+	}
+	return list
+}
+
+// snappy adds what lets a table be used in a bubble: the coders of zstd are shared by a whole process, and a bubble
+// must not use what another has made.
+func snappy(properties map[string]string) map[string]string {
+	all := map[string]string{"delta.parquet.compression.codec": "snappy"}
+	maps.Copy(all, properties)
+	return all
+}
+
+// yearOfDays makes a table with a commit a day, and a checkpoint every fifth.
+func yearOfDays(t *testing.T, st store.Store, days int, properties map[string]string) (*delta.Table, []string) {
+	table := create(t, st, snappy(properties))
+	var all []string
+	for i := range days {
+		pass(day)
+		all = append(all, fmt.Sprint("f", i))
+		appendFiles(t, table, all[i])
+		if (i+1)%5 == 0 {
+			if err := table.Checkpoint(context.Background(), snapshot(t, table)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return table, all
+}
+
+func TestCleanLog_DefaultRetention_KeepsThirtyDays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := store.NewMem()
+		table, all := yearOfDays(t, st, 52, nil)
+		would, err := table.CleanLog(context.Background(), &delta.CleanOptions{DryRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(keys(t, st))
+		n, err := table.CleanLog(context.Background(), nil)
+		if err != nil || n == 0 || n != would || len(keys(t, st)) != before-n {
+			t.Fatalf("deleted %d, %v; the dry run said %d", n, err, would)
+		}
+		fresh := open(t, st)
+		expectNames(t, snapshot(t, fresh), all...)
+		// Commits of the last 30 days begin with version 22; the checkpoint before is of version 20.
+		if got := keys(t, st)[0]; got != "00000000000000000020.checkpoint.parquet" {
+			t.Errorf("the log begins with %s", got)
+		}
+		for v := int64(20); v <= 52; v++ {
+			snap, err := fresh.SnapshotAt(context.Background(), v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectNames(t, snap, all[:v]...)
+		}
+		_, err = fresh.SnapshotAt(context.Background(), 19)
+		var wrong *delta.VersionError
+		if !errors.As(err, &wrong) || wrong.First != 20 || wrong.Last != 52 {
+			t.Errorf("version 19: got %v, want a VersionError that names 20 to 52", err)
+		}
+		if n, err := table.CleanLog(context.Background(), nil); n != 0 || err != nil {
+			t.Errorf("the second time: deleted %d, %v", n, err)
+		}
+	})
+}
+
+func TestCleanLog_KeepFrom_KeepsThatVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := store.NewMem()
+		table, all := yearOfDays(t, st, 52, nil)
+		keep := int64(12)
+		if _, err := table.CleanLog(context.Background(), &delta.CleanOptions{KeepFrom: &keep}); err != nil {
+			t.Fatal(err)
+		}
+		snap, err := open(t, st).SnapshotAt(context.Background(), keep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectNames(t, snap, all[:keep]...)
+		if got := keys(t, st)[0]; got != "00000000000000000010.checkpoint.parquet" {
+			t.Errorf("the log begins with %s", got)
+		}
+	})
+}
+
+func TestCleanLog_BrokenCheckpoint_IsNotReliedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := store.NewMem()
+		table, all := yearOfDays(t, st, 52, nil)
+		key := "_delta_log/00000000000000000020.checkpoint.parquet"
+		data, err := st.Get(context.Background(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := st.Put(context.Background(), key, bytes.Clone(data[:len(data)/2])); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := table.CleanLog(context.Background(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := keys(t, st)[0]; got != "00000000000000000015.checkpoint.parquet" {
+			t.Errorf("the log begins with %s", got)
+		}
+		snap, err := open(t, st).SnapshotAt(context.Background(), 21)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectNames(t, snap, all[:21]...)
+	})
+}
+
+func TestCleanLog_NoCheckpoint_DeletesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := store.NewMem()
+		table := create(t, st, snappy(nil))
+		for i := range 4 {
+			pass(20 * day)
+			appendFiles(t, table, fmt.Sprint(i))
+		}
+		if n, err := table.CleanLog(context.Background(), nil); n != 0 || err != nil {
+			t.Errorf("deleted %d, %v", n, err)
+		}
+	})
+}
+
+func TestCleanLog_UnreadableRetention_DeletesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := store.NewMem()
+		table, _ := yearOfDays(t, st, 52, map[string]string{"delta.logRetentionDuration": "interval 1 month"})
+		_, err := table.CleanLog(context.Background(), nil)
+		if err == nil || !strings.Contains(err.Error(), "interval 1 month") {
+			t.Errorf("got %v, want an error that names the value", err)
+		}
+	})
+}
+
+func TestMaybeCheckpoint_Year_LogStaysShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := store.NewMem()
+		table := create(t, st, snappy(nil))
+		snap := snapshot(t, table)
+		for range 400 {
+			pass(day)
+			snap = appendFiles(t, table, fmt.Sprint("f", snap.Version())).Snapshot
+			if _, err := table.MaybeCheckpoint(context.Background(), snap, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(keys(t, st)); n > 60 {
+			t.Errorf("the log has %d files", n)
+		}
+		if n := len(names(t, snapshot(t, open(t, st)))); n != 400 {
+			t.Errorf("the table has %d files, want 400", n)
+		}
+	})
+}
+
+func TestSnapshot_LogCleanedMeanwhile_IsNotTakenForTheNewest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := store.NewMem()
+		table := create(t, st, snappy(map[string]string{"delta.logRetentionDuration": "interval 1 day"}))
+		sleeper := open(t, st)
+		old := snapshot(t, sleeper)
+		var all []string
+		for i := range 10 {
+			pass(day)
+			all = append(all, fmt.Sprint("f", i))
+			appendFiles(t, table, all[i])
+			if _, err := table.MaybeCheckpoint(context.Background(), snapshot(t, table),
+				&delta.CheckpointPolicy{MinCommits: 2, MaxCommits: 2}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if slices.Contains(keys(t, st), "00000000000000000001.json") {
+			t.Fatal("version 1 was not cleaned away")
+		}
+		tx := sleeper.Begin(old, nil)
+		tx.Add(someFile("late"))
+		tx.ExpectTxn("app", 0, false)
+		tx.AddTxn("app", 1)
+		result, err := tx.Commit(context.Background())
+		if err != nil || result.Version != 11 {
+			t.Errorf("a commit on the old snapshot: got version %d, %v, want 11", result.Version, err)
+		}
+		expectNames(t, snapshot(t, sleeper), append(all, "late")...)
+	})
+}
