@@ -62,8 +62,8 @@ func (b *binder) bind(s syntax) (node, error) {
 		return b.not(s)
 	case *chain:
 		return b.chain(s)
-	case *binary:
-		return b.binary(s)
+	case *infix:
+		return b.infix(s)
 	case *is:
 		return b.is(s)
 	case *between:

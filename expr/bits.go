@@ -1,10 +1,10 @@
 package expr
 
 import (
+	"encoding/binary"
 	"math/bits"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/bitutil"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
@@ -26,10 +26,54 @@ func onesBits(rows int) bitset {
 // bitsOf copies an Arrow bitmap.
 func bitsOf(bitmap []byte, offset, rows int) bitset {
 	b := newBits(rows)
-	if rows > 0 {
-		bitutil.CopyBitmap(bitmap, offset, rows, arrow.Uint64Traits.CastToBytes(b), 0)
-	}
+	b.copyFrom(bitmap, offset, rows, 0)
 	return b
+}
+
+// loadBits returns n bits, at most 64, from a bit offset of a bitmap.
+func loadBits(bitmap []byte, offset, n int) uint64 {
+	at, shift := offset>>3, offset&7
+	var word uint64
+	if at+8 <= len(bitmap) {
+		word = binary.LittleEndian.Uint64(bitmap[at:])
+	} else {
+		for i, c := range bitmap[at:] {
+			word |= uint64(c) << (8 * i)
+		}
+	}
+	word >>= shift
+	if shift+n > 64 {
+		word |= uint64(bitmap[at+8]) << (64 - shift)
+	}
+	if n < 64 {
+		word &= 1<<n - 1
+	}
+	return word
+}
+
+// put ors n bits, at most 64, in from bit at on.
+func (b bitset) put(at, n int, word uint64) {
+	b[at>>6] |= word << (at & 63)
+	if at&63+n > 64 {
+		b[at>>6+1] |= word >> (64 - at&63)
+	}
+}
+
+// copyFrom ors the bits of a bitmap in from bit at on.
+func (b bitset) copyFrom(bitmap []byte, offset, n, at int) {
+	for ; n > 0; n -= 64 {
+		b.put(at, min(n, 64), loadBits(bitmap, offset, min(n, 64)))
+		offset += 64
+		at += 64
+	}
+}
+
+// fill sets n bits from bit at on.
+func (b bitset) fill(at, n int) {
+	for ; n > 0; n -= 64 {
+		b.put(at, min(n, 64), ^uint64(0)>>max(64-n, 0))
+		at += 64
+	}
 }
 
 func (b bitset) has(i int) bool { return b == nil || b[i>>6]>>(i&63)&1 == 1 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
 )
 
 // newCast makes an explicit cast, checked: a value that the type cannot hold fails the row, or is null with try.
@@ -233,6 +234,12 @@ func castToDecimal(c *castRun) {
 	v := c.args[0]
 	to := c.to.(*arrow.Decimal128Type)
 	c.out.decimals = newDecimals(c.r.rows)
+	if kindOf(c.from) == kindInt && to.Scale == 0 && to.Precision >= intDigits(c.from) {
+		for i := range c.out.decimals {
+			c.out.decimals[i] = decimal128.FromI64(v.int(i))
+		}
+		return
+	}
 	c.live.each(c.r.rows, func(i int) {
 		if kindOf(c.from) == kindFloat {
 			d, err := parseDecimal(string(appendFloat(nil, v.float(i), c.from)), to.Precision, to.Scale)

@@ -37,6 +37,10 @@ func compareDecimals(a decimal128.Num, scaleA int32, b decimal128.Num, scaleB in
 
 // mulDecimal multiplies; ok is false when the product has more than 38 digits.
 func mulDecimal(a, b decimal128.Num) (product decimal128.Num, ok bool) {
+	if isInt64(a) && isInt64(b) {
+		// 63 by 63 bits are below 10^38.
+		return mulInt64(int64(a.LowBits()), int64(b.LowBits())), true
+	}
 	x, y := a.Abs(), b.Abs()
 	hi, lo := bits.Mul64(x.LowBits(), y.LowBits())
 	hi1, cross1 := bits.Mul64(uint64(x.HighBits()), y.LowBits())
@@ -57,6 +61,12 @@ func mulDecimal(a, b decimal128.Num) (product decimal128.Num, ok bool) {
 		product = product.Negate()
 	}
 	return product, true
+}
+
+// mulInt64 is the product in full.
+func mulInt64(a, b int64) decimal128.Num {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	return decimal128.New(int64(hi)-a>>63&b-b>>63&a, lo)
 }
 
 // rescale changes the scale, rounding halves away from zero; ok is false when the result exceeds precision.

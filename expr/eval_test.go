@@ -37,7 +37,9 @@ func testBatch(t testing.TB) arrow.RecordBatch {
   "s":"", "bin":"", "d":"1970-01-01", "ts":"1970-01-01T00:00:00Z", "ntz":"2000-01-01 00:00:00", "j":"not json",
   "st":{"x":null,"y":null,"deep":null}, "arr":[], "m":[], "zero":1, "num":"x", "odd name":8}
 ]`
-	opt := func(name string, dt arrow.DataType) arrow.Field { return arrow.Field{Name: name, Type: dt, Nullable: true} }
+	opt := func(name string, dt arrow.DataType) arrow.Field {
+		return arrow.Field{Name: name, Type: dt, Nullable: true}
+	}
 	p := arrow.PrimitiveTypes
 	schema := arrow.NewSchema([]arrow.Field{
 		opt("b", arrow.FixedWidthTypes.Boolean), opt("i8", p.Int8), opt("i16", p.Int16), opt("i32", p.Int32),

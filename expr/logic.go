@@ -193,7 +193,7 @@ func (b *binder) between(s *between) (node, error) {
 	return negated(&logicNode{args: []node{low, high}}, s.not), nil
 }
 
-func (b *binder) binary(s *binary) (node, error) {
+func (b *binder) infix(s *infix) (node, error) {
 	left, err := b.bind(s.a)
 	if err != nil {
 		return nil, err

@@ -107,7 +107,7 @@ func (p *parser) comparison(left syntax) (syntax, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &binary{at, op, left, right}, nil
+	return &infix{at, op, left, right}, nil
 }
 
 func (p *parser) is(left syntax) (syntax, error) {
@@ -137,7 +137,7 @@ func (p *parser) is(left syntax) (syntax, error) {
 	if err != nil {
 		return nil, err
 	}
-	same := &binary{at, "<=>", left, right}
+	same := &infix{at, "<=>", left, right}
 	if negated {
 		return same, nil
 	}
@@ -249,7 +249,7 @@ func (p *parser) leftAssociative(operand func() (syntax, error), operator func()
 		}
 		var right syntax
 		right, err = operand()
-		left = &binary{at, op, left, right}
+		left = &infix{at, op, left, right}
 	}
 	return left, err
 }

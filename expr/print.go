@@ -36,7 +36,7 @@ func levelOf(s syntax) int {
 		return levelNot
 	case *is, *between, *in, *like:
 		return levelPredicate
-	case *binary:
+	case *infix:
 		switch s.op {
 		case "+", "-":
 			return levelSum
@@ -92,8 +92,8 @@ func (p *printer) node(s syntax, level int) {
 			}
 			p.node(a, levelOf(s)+1)
 		}
-	case *binary:
-		p.binary(s)
+	case *infix:
+		p.infix(s)
 	case *caseOf:
 		p.caseOf(s)
 	case *cast:
@@ -106,7 +106,7 @@ func (p *printer) node(s syntax, level int) {
 	}
 }
 
-func (p *printer) binary(s *binary) {
+func (p *printer) infix(s *infix) {
 	level := levelOf(s)
 	left := level
 	if level == levelPredicate {

@@ -59,8 +59,8 @@ type (
 		op   string
 		args []syntax
 	}
-	// binary is arithmetic or comparison. op is canonical: "<>" for !=, "<=>" for IS NOT DISTINCT FROM.
-	binary struct {
+	// infix is arithmetic or comparison. op is canonical: "<>" for !=, "<=>" for IS NOT DISTINCT FROM.
+	infix struct {
 		place
 		op   string
 		a, b syntax
@@ -127,7 +127,7 @@ func children(s syntax) []syntax {
 		return []syntax{s.of}
 	case *chain:
 		return s.args
-	case *binary:
+	case *infix:
 		return []syntax{s.a, s.b}
 	case *is:
 		return []syntax{s.of}

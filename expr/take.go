@@ -3,10 +3,10 @@ package expr
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/bitutil"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
@@ -128,34 +128,31 @@ func takeData(d arrow.ArrayData, spans []Span) arrow.ArrayData {
 func takeValid(d arrow.ArrayData, spans []Span, rows int) (*memory.Buffer, int) {
 	bitmap := d.Buffers()[0]
 	hasNulls := bitmap != nil && d.NullN() != 0
+	if !hasNulls && !slices.ContainsFunc(spans, func(s Span) bool { return s.From < 0 }) {
+		return nil, 0
+	}
 	out := newBits(rows)
-	bytes := arrow.Uint64Traits.CastToBytes(out)
-	at, missing := 0, false
+	at := 0
 	for _, s := range spans {
 		n := s.To - s.From
 		switch {
 		case s.From < 0:
-			missing = true
 		case hasNulls:
-			bitutil.CopyBitmap(bitmap.Bytes(), d.Offset()+s.From, n, bytes, at)
+			out.copyFrom(bitmap.Bytes(), d.Offset()+s.From, n, at)
 		default:
-			bitutil.SetBitsTo(bytes, int64(at), int64(n), true)
+			out.fill(at, n)
 		}
 		at += n
-	}
-	if !hasNulls && !missing {
-		return nil, 0
 	}
 	return out.buffer(), rows - out.count(rows)
 }
 
 func takeBits(d arrow.ArrayData, spans []Span, rows int) *memory.Buffer {
 	out := newBits(rows)
-	bytes := arrow.Uint64Traits.CastToBytes(out)
 	at := 0
 	for _, s := range spans {
 		if s.From >= 0 {
-			bitutil.CopyBitmap(d.Buffers()[1].Bytes(), d.Offset()+s.From, s.To-s.From, bytes, at)
+			out.copyFrom(d.Buffers()[1].Bytes(), d.Offset()+s.From, s.To-s.From, at)
 		}
 		at += s.To - s.From
 	}
@@ -222,10 +219,11 @@ func takeOffsets[T int32 | int64](d arrow.ArrayData, spans []Span, rows int) (ou
 			continue
 		}
 		shift := T(total) - in[s.From]
-		for i := s.From; i < s.To; i++ {
-			at++
-			out[at] = in[i+1] + shift
+		to := out[at+1 : at+1+n]
+		for i, end := range in[s.From+1 : s.To+1] {
+			to[i] = end + shift
 		}
+		at += n
 		ranges = append(ranges, Span{int(in[s.From]), int(in[s.To])})
 		total += int(in[s.To] - in[s.From])
 	}

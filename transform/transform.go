@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -60,9 +59,8 @@ func fault(step string, index int, column string, err error) error {
 // maxPlans bounds how many input schemas a step remembers: one a table that passes it, and the former ones.
 const maxPlans = 64
 
-// plans remembers what was worked out for each input schema. Plan and Apply may be called from different goroutines.
+// plans remembers what was worked out for each input schema.
 type plans[P any] struct {
-	mu   sync.Mutex
 	made []planned[P]
 }
 
@@ -73,8 +71,6 @@ type planned[P any] struct {
 
 // of returns the plan for the schema, made by make when it is new.
 func (c *plans[P]) of(in *arrow.Schema, make func(*arrow.Schema) (P, error)) (P, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, p := range c.made {
 		if p.in == in {
 			return p.plan, nil
