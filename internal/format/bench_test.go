@@ -16,8 +16,8 @@ func BenchmarkDecode_Narrow(b *testing.B) { benchmarkDecode(b, narrowEvents(20_0
 // BenchmarkDecode_Wide decodes events of 60 fields and about 1.3 KB.
 func BenchmarkDecode_Wide(b *testing.B) { benchmarkDecode(b, wideEvents(4_000)) }
 
-// benchmarkDecode decodes all payloads, and flushes, once an iteration. MB/cpu-s is by the processor time of the whole
-// process, collector included.
+// benchmarkDecode decodes all payloads, and flushes, once an iteration. MB/cpu-s is by the processor time of
+// the whole process, collector included.
 func benchmarkDecode(b *testing.B, payloads [][]byte) {
 	f, err := format.NewJSON(nil)
 	if err != nil {
@@ -69,7 +69,8 @@ func narrowEvents(n int) [][]byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	out := make([][]byte, n)
 	for i := range out {
-		out[i] = fmt.Appendf(nil, `{"order_id":%d,"customer_id":"C%08d","sku":"SKU-%06d","status":"%s","quantity":%d,`+
+		out[i] = fmt.Appendf(nil, `{"order_id":%d,"customer_id":"C%08d","sku":"SKU-%06d","status":"%s",`+
+			`"quantity":%d,`+
 			`"amount":%d.%02d,"created_at":"2026-01-01T%02d:%02d:%02d.%03dZ","is_gift":%t,"note":"%s %s %d",`+
 			`"shipping":{"city":"%s","zip":"%05d","express":%t}}`,
 			i, r.IntN(2_000_000), r.IntN(50_000), words[r.IntN(10)], 1+r.IntN(9), r.IntN(900), r.IntN(100),
@@ -110,12 +111,12 @@ func wideEvents(n int) [][]byte {
 		for k := range 5 {
 			field("ts", k, `"2026-01-01T%02d:%02d:%02d.%03dZ"`, r.IntN(24), r.IntN(60), r.IntN(60), r.IntN(1000))
 		}
-		fmt.Fprintf(&b, `,"uuid":"%08x-%04x-%04x-%04x-%012x"`, r.Uint32(), r.IntN(1<<16), r.IntN(1<<16), r.IntN(1<<16),
-			r.Int64N(1<<48))
-		field("text", 0, `"%s %s %s %s %s"`, words[r.IntN(10)], words[r.IntN(10)], words[r.IntN(10)], words[r.IntN(10)],
-			words[r.IntN(10)])
-		field("geo", 0, `{"lat":%d.%05d,"lon":%d.%05d,"acc":%d,"source":"%s"}`, r.IntN(64), r.IntN(1<<16), r.IntN(128),
-			r.IntN(1<<16), r.IntN(64), words[r.IntN(4)])
+		fmt.Fprintf(&b, `,"uuid":"%08x-%04x-%04x-%04x-%012x"`, r.Uint32(), r.IntN(1<<16), r.IntN(1<<16),
+			r.IntN(1<<16), r.Int64N(1<<48))
+		field("text", 0, `"%s %s %s %s %s"`, words[r.IntN(10)], words[r.IntN(10)], words[r.IntN(10)],
+			words[r.IntN(10)], words[r.IntN(10)])
+		field("geo", 0, `{"lat":%d.%05d,"lon":%d.%05d,"acc":%d,"source":"%s"}`, r.IntN(64), r.IntN(1<<16),
+			r.IntN(128), r.IntN(1<<16), r.IntN(64), words[r.IntN(4)])
 		field("tags", 0, `["%s","%s"]`, words[r.IntN(10)], words[r.IntN(10)])
 		field("scores", 0, `[%d.%03d,%d.%03d]`, r.IntN(128), r.IntN(512), r.IntN(128), r.IntN(512))
 		b.WriteString("}")

@@ -10,12 +10,13 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// column is the values of one column, or of one field of a struct, since the last take. Its memory becomes that of the
-// Arrow arrays without a copy.
+// column is the values of one column, or of one field of a struct, since the last take. Its memory becomes
+// that of the Arrow arrays without a copy.
 type column interface {
 	rows() int
 
-	// appendNull appends a null; where the column allows none, because it is in a struct that is null, any value.
+	// appendNull appends a null; where the column allows none, because it is in a struct that is null, any
+	// value.
 	appendNull()
 
 	// truncate drops all but the first n rows.

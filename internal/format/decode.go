@@ -9,8 +9,8 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// NewDecoder returns a decoder into these columns. Errors: a column of a type that Delta does not have, names that differ
-// only in case, and for Rescue no column RescuedColumn, which Infer adds.
+// NewDecoder returns a decoder into these columns. Errors: a column of a type that Delta does not have, names
+// that differ only in case, and for Rescue no column RescuedColumn, which Infer adds.
 func (f *JSON) NewDecoder(schema *arrow.Schema) (freshet.Decoder, error) {
 	d := &jsonDecoder{opts: f.opts, schema: schema, scanner: scanner{maxDepth: f.opts.MaxDepth}}
 	skip := ""
@@ -31,8 +31,8 @@ func (f *JSON) NewDecoder(schema *arrow.Schema) (freshet.Decoder, error) {
 	return d, nil
 }
 
-// jsonDecoder decodes records by descent along the schema. Each record's values go to the ends of the columns; when the
-// record fails, the columns are cut back to where they were.
+// jsonDecoder decodes records by descent along the schema. Each record's values go to the ends of the
+// columns; when the record fails, the columns are cut back to where they were.
 type jsonDecoder struct {
 	scanner
 	opts   Options
@@ -47,9 +47,12 @@ type jsonDecoder struct {
 	rescuedAt int     // the position of its column
 }
 
-// appendLimit bounds the payloads between two flushes, so that no column's text comes to 2 GiB: rescued text is less than
-// three times what it comes from.
+// appendLimit bounds the payloads between two flushes, so that no column's text comes to 2 GiB: rescued text
+// is less than three times what it comes from.
 const appendLimit = 700 << 20
+
+// keepBytes is how large the memory for single records may stay from one batch to the next.
+const keepBytes = 1 << 20
 
 func (d *jsonDecoder) Len() int { return d.root.store.rows() }
 
@@ -62,7 +65,8 @@ func (d *jsonDecoder) Append(payload []byte) (int, error) {
 		payload = unpacked
 	}
 	if len(payload) > d.opts.MaxBytes {
-		return 0, reject(freshet.CodeTooLarge, -1, "found a payload of %d bytes, wanted at most %d", len(payload), d.opts.MaxBytes)
+		return 0, reject(freshet.CodeTooLarge, -1, "found a payload of %d bytes, wanted at most %d",
+			len(payload), d.opts.MaxBytes)
 	}
 	if d.appended+len(payload) > appendLimit {
 		return 0, errFull
@@ -205,8 +209,9 @@ func (f *field) isAt(b []byte, i int) bool {
 		(n <= 16 || string(b[8:n-8]) == f.quoted[8:n-8])
 }
 
-// find scans the key at i, which is not the predicted one. If a field has the name, it returns it and where its value
-// begins, and predicts it for the next time; else it deals with the value and returns nil and where that ends.
+// find scans the key at i, which is not the predicted one. If a field has the name, it returns it and where
+// its value begins, and predicts it for the next time; else it deals with the value and returns nil and where
+// that ends.
 func (d *jsonDecoder) find(t *fieldTable, prediction *int, b []byte, i int, unknown *keyFrame) (*field, int) {
 	key, value := d.key(b, i)
 	if value == failed {
@@ -335,6 +340,9 @@ func (d *jsonDecoder) Flush() arrow.RecordBatch {
 	}
 	d.root.store.(*structs).n = 0
 	d.appended = 0
+	if cap(d.zip.out) > keepBytes || cap(d.scratch) > keepBytes || cap(d.keys.arena) > keepBytes {
+		d.zip, d.scratch, d.keys = gunzipper{}, nil, keySet{} // one large record has made them large
+	}
 	return batch
 }
 

@@ -14,8 +14,8 @@ import (
 // errFull is what Append returns when a column's text would no longer fit its int32 offsets.
 var errFull = errors.New("decoder: 2 GiB appended since the last flush; flush more often")
 
-var errNoRescued = fmt.Errorf("new_fields is rescue: the schema lacks the nullable string column %q that Infer adds",
-	RescuedColumn)
+var errNoRescued = fmt.Errorf(
+	"new_fields is rescue: the schema lacks the nullable string column %q that Infer adds", RescuedColumn)
 
 func reject(code freshet.Code, at int, format string, args ...any) *freshet.RejectError {
 	return &freshet.RejectError{Code: code, Offset: at, Message: fmt.Sprintf(format, args...)}
@@ -74,11 +74,13 @@ func (f *faults) unexpected(b []byte, i int, wanted string) int {
 	}
 	for _, word := range []string{"NaN", "Infinity", "-Infinity"} {
 		if bytes.HasPrefix(b[i:], []byte(word)) {
-			return f.fail(freshet.CodeMalformed, i, "found %s, wanted %s; JSON has no such number, quote it", word, wanted)
+			return f.fail(freshet.CodeMalformed, i, "found %s, wanted %s; JSON has no such number, quote it",
+				word, wanted)
 		}
 	}
 	if i == 0 && b[0] == 0 && len(b) > 5 {
-		return f.fail(freshet.CodeMalformed, i, "found byte 0x00, wanted %s; it looks like the header of a schema registry", wanted)
+		return f.fail(freshet.CodeMalformed, i,
+			"found byte 0x00, wanted %s; it looks like the header of a schema registry", wanted)
 	}
 	r, n := utf8.DecodeRune(b[i:])
 	if r == utf8.RuneError && n <= 1 {

@@ -1,5 +1,5 @@
-// Package format turns the payloads of a source into Arrow columns: JSON, straight from the bytes to typed columns, and
-// raw bytes. Both are freshet.Formats.
+// Package format turns the payloads of a source into Arrow columns: JSON, straight from the bytes to typed
+// columns, and raw bytes. Both are freshet.Formats.
 //
 //	f, err := format.NewJSON(&format.Options{NewFields: format.Rescue})
 //	schema, err := f.Infer(sample, nil)
@@ -7,33 +7,34 @@
 //	rows, err := d.Append(payload) // *freshet.RejectError: nothing of the record was appended
 //	batch := d.Flush()
 //
-// Guarantees: a record is taken as a whole or not at all, and why not is a code, a byte and a path. A value lands as it
-// is or is rejected: numbers never pass through a float on the way to a column that is none, nothing becomes null that
-// was not null. The two roundings there are: a fraction takes the nearest value of a float or double column, and what
-// is finer than a microsecond is cut off (floored) in a timestamp column. Inference does not depend on the order of the
-// records. Text that is not strict JSON (RFC 8259), is no UTF-8, has a key twice in an object or a lone surrogate is
-// rejected, also where the value is not wanted.
+// Guarantees: a record is taken as a whole or not at all, and why not is a code, a byte and a path. A value
+// lands as it is or is rejected: numbers never pass through a float on the way to a column that is none,
+// nothing becomes null that was not null. The two roundings there are: a fraction takes the nearest value of
+// a float or double column, and what is finer than a microsecond is cut off (floored) in a timestamp column.
+// Inference does not depend on the order of the records. Text that is not strict JSON (RFC 8259), is no
+// UTF-8, has a key twice in an object or a lone surrogate is rejected, also where the value is not wanted.
 //
-// How JSON values meet column types (text is a JSON string; space around text is ignored unless the column is a string):
+// How JSON values meet column types (text is a JSON string; space around text is ignored unless the column is
+// a string):
 //
 //	boolean          true, false; 1, 0; text: true false t f yes no y n 1 0, in any case
 //	integers         numbers without a fraction, so 5, 5.0 and 5e2; text holding such a number
-//	float, double    numbers; whole numbers only if they survive; text holding a number, NaN, Infinity, -Infinity
+//	float, double    numbers, whole ones if they survive; text holding a number, NaN, Infinity or -Infinity
 //	decimal(p,s)     numbers that need no rounding; text holding such a number
 //	string           text; numbers, booleans, objects and arrays as their JSON text, byte for byte
 //	binary           text in base64, standard or URL alphabet, padded or not
 //	date             text YYYY-MM-DD, also with slashes; a time of day only if it is midnight
-//	timestamp        text: RFC 3339 and its relatives (space for T, no seconds, +0200, date alone); no zone means UTC;
-//	                 numbers if Options.EpochUnit says what they count
+//	timestamp        text: RFC 3339 and its relatives (space for T, no seconds, +0200, date alone), UTC where
+//	                 there is no zone; numbers if Options.EpochUnit says what they count
 //	timestamp_ntz    the same without a zone, or with Z, or with an offset of zero
-//	struct           objects; a field's name matches exactly or else ignoring case, as columns of a Delta table do
+//	struct           objects; a field's name matches exactly, or else ignoring case, as Delta's columns do
 //	map              objects
 //	array            arrays
 //
 // Null, or no value, is null where the column allows it, and else a reject.
 //
-// Non-goals: JSON that stretches over several payloads, comments and other dialects; columns of Arrow types that Delta
-// does not have.
+// Non-goals: JSON that stretches over several payloads, comments and other dialects; columns of Arrow types
+// that Delta does not have.
 package format
 
 import (
@@ -45,7 +46,8 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// NewFields says what becomes of a field of a record that has no column, unless it is null, which is as good as absent.
+// NewFields says what becomes of a field of a record that has no column, unless it is null, which is as good
+// as absent.
 type NewFields string
 
 // The policies for new fields.
@@ -56,11 +58,13 @@ const (
 	Fail   NewFields = "fail"   // the record is rejected
 )
 
-// RescuedColumn is the string column that holds, for NewFields Rescue, a JSON object of all that has no column, and null
-// where there is nothing such. Objects keep their keys; in arrays, elements with nothing to rescue are null.
+// RescuedColumn is the string column that holds, for NewFields Rescue, a JSON object of all that has no
+// column, and null where there is nothing such. Objects keep their keys; in arrays, elements with nothing to
+// rescue are null.
 const RescuedColumn = "_rescued"
 
-// EpochUnit is what a number counts that stands where a timestamp is wanted: units since 1970-01-01T00:00:00Z.
+// EpochUnit is what a number counts that stands where a timestamp is wanted: units since
+// 1970-01-01T00:00:00Z.
 type EpochUnit string
 
 // The units of epoch numbers.
@@ -111,7 +115,8 @@ func (o *Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// JSON is the format of records that are one JSON object each (RFC 8259, UTF-8). It implements freshet.Format.
+// JSON is the format of records that are one JSON object each (RFC 8259, UTF-8). It implements
+// freshet.Format.
 type JSON struct {
 	opts Options
 }
@@ -140,14 +145,15 @@ func NewJSON(o *Options) (*JSON, error) {
 // jsonTextKey is the key of a field's Arrow metadata that marks a column of JSON text.
 const jsonTextKey = "freshet:json"
 
-// JSONText returns the field of a string column that holds any value as its JSON text, byte for byte: text keeps its quotes.
-// (An ordinary string column holds text without them.)
+// JSONText returns the field of a string column that holds any value as its JSON text, byte for byte: text
+// keeps its quotes. (An ordinary string column holds text without them.)
 func JSONText(name string, nullable bool) arrow.Field {
 	return arrow.Field{Name: name, Type: arrow.BinaryTypes.String, Nullable: nullable,
 		Metadata: arrow.NewMetadata([]string{jsonTextKey}, []string{"true"})}
 }
 
-// nameable reports whether a Delta table without column mapping can have a column of this name. Spec: "Column Mapping".
+// nameable reports whether a Delta table without column mapping can have a column of this name. Spec: "Column
+// Mapping".
 func nameable(name []byte) bool {
 	for _, c := range name {
 		switch c {

@@ -92,9 +92,11 @@ func loneSurrogate(b []byte) bool {
 
 // FuzzDecode checks which payloads are taken, and text and JSON text columns, against encoding/json.
 func FuzzDecode(f *testing.F) {
-	for _, seed := range []string{`{"s":"a","j":[1,{"x":null}],"k":"\u00e9\ud83d\ude00"}`, `{"s":"\ud800","s":1}`, ` {} `,
-		`{"j":{"a":1,"\u0061":2}}`, "{\"s\":\"\xff\"}", `{"x":1e5,"y":-0.0,"z":[[[[]]]]}`, `{"s":{"a" : 1},"j": 12 }`,
-		`{"s":"0123456\n89abcdef"}`, `{"j":[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]}`, `null`, `{"S":1,"s":2}`, `{"s":"é"}`} {
+	for _, seed := range []string{`{"s":"a","j":[1,{"x":null}],"k":"\u00e9\ud83d\ude00"}`, ` {} `,
+		`{"s":"\ud800","s":1}`, `{"j":{"a":1,"\u0061":2}}`, "{\"s\":\"\xff\"}",
+		`{"x":1e5,"y":-0.0,"z":[[[[]]]]}`, `{"s":{"a" : 1},"j": 12 }`,
+		`{"s":"0123456\n89abcdef"}`, `{"j":[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]}`, `null`,
+		`{"S":1,"s":2}`, `{"s":"é"}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
@@ -163,13 +165,16 @@ func checkText(t *testing.T, column *array.String, want []byte) {
 	}
 }
 
-// FuzzDecodeTypes feeds all types, in fields and in lists, between two good records, which must come out unharmed.
+// FuzzDecodeTypes feeds all types, in fields and in lists, between two good records, which must come out
+// unharmed.
 func FuzzDecodeTypes(f *testing.F) {
-	for _, seed := range []string{`1`, `"x"`, `null`, `-1.5e3`, `"2024-01-01T00:00:00Z"`, `{"a":[1,2],"b":{"c":"d"}}`, `[[]]`,
+	for _, seed := range []string{`1`, `"x"`, `null`, `-1.5e3`, `"2024-01-01T00:00:00Z"`, `[[]]`,
+		`{"a":[1,2],"b":{"c":"d"}}`,
 		`"2024-1-1 1:2"`, `"AAAA=="`, `{"k":{"k":null}}`, `true`, `"1e-400"`} {
 		f.Add([]byte(seed), uint8(0))
 	}
-	inner := []arrow.DataType{arrow.FixedWidthTypes.Boolean, arrow.PrimitiveTypes.Int8, arrow.PrimitiveTypes.Int32,
+	inner := []arrow.DataType{arrow.FixedWidthTypes.Boolean, arrow.PrimitiveTypes.Int8,
+		arrow.PrimitiveTypes.Int32,
 		arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Float32, arrow.PrimitiveTypes.Float64, decimalType(10, 3),
 		arrow.BinaryTypes.String, arrow.BinaryTypes.Binary, arrow.FixedWidthTypes.Date32, timestampType, ntzType}
 	fields := arrow.StructOf(nullable("a", listOf(arrow.PrimitiveTypes.Int64)),
@@ -177,8 +182,8 @@ func FuzzDecodeTypes(f *testing.F) {
 	types := append(inner, fields, listOf(fields), mapOf(arrow.PrimitiveTypes.Int32, fields))
 	f.Fuzz(func(t *testing.T, value []byte, which uint8) {
 		column := types[int(which)%len(types)]
-		d := decoder(t, &format.Options{NewFields: format.Rescue, EpochUnit: format.Millis}, schemaOf(nullable("v", column),
-			nullable("l", listOf(column)), nullable("_rescued", arrow.BinaryTypes.String)))
+		d := decoder(t, &format.Options{NewFields: format.Rescue, EpochUnit: format.Millis}, schemaOf(
+			nullable("v", column), nullable("l", listOf(column)), nullable("_rescued", arrow.BinaryTypes.String)))
 		defer d.Release()
 		good := []byte(`{"l":[null],"x":[1]}`)
 		middle := append(append(append(append([]byte(`{"v":`), value...), `,"l":[`...), value...), "]}"...)
@@ -208,13 +213,14 @@ func FuzzDecodeTypes(f *testing.F) {
 
 // FuzzNumber checks numbers in long, double and decimal columns against math/big and strconv.
 func FuzzNumber(f *testing.F) {
-	for _, seed := range []string{"0", "-0", "1.5", "9007199254740993", "9223372036854775808", "1e18", "-1e-19", "0.1e1",
-		"99999999999999999999999999999.999999999", "123456789012345678", "0.000000000000000001", "4.9e-324", "1e308"} {
+	for _, seed := range []string{"0", "-0", "1.5", "9007199254740993", "9223372036854775808", "1e18",
+		"-1e-19", "0.1e1", "99999999999999999999999999999.999999999", "123456789012345678", "0.000000000000000001",
+		"4.9e-324", "1e308"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		text = strings.TrimSpace(text)
-		if len(text) == 0 || len(text) > 60 || text[0] != '-' && (text[0] < '0' || text[0] > '9') || !json.Valid([]byte(text)) {
+		if len(text) > 60 || !json.Valid([]byte(text)) || text[0] != '-' && (text[0] < '0' || text[0] > '9') {
 			return
 		}
 		if i := strings.IndexAny(text, "eE"); i >= 0 && len(text)-i > 5 {
@@ -281,8 +287,10 @@ func checkDecimal(t *testing.T, text string, exact *big.Rat) {
 
 // FuzzTimestamp checks RFC 3339 against package time.
 func FuzzTimestamp(f *testing.F) {
-	for _, seed := range []string{"2024-02-29T23:59:59.999999Z", "2023-02-29T00:00:00Z", "1900-02-28T00:00:00.5+23:59",
-		"0001-01-01T00:00:00Z", "9999-12-31T23:59:59.9999999Z", "1969-12-31T23:59:59.0000009-00:30", "2024-01-01T00:00:00,5Z"} {
+	for _, seed := range []string{"2024-02-29T23:59:59.999999Z", "2023-02-29T00:00:00Z",
+		"2024-01-01T00:00:00,5Z",
+		"0001-01-01T00:00:00Z", "9999-12-31T23:59:59.9999999Z", "1969-12-31T23:59:59.0000009-00:30",
+		"1900-02-28T00:00:00.5+23:59"} {
 		f.Add(seed)
 	}
 	// The decoder remembers dates; the second record of a pair takes another path through it.

@@ -22,8 +22,8 @@ func gzipped(payload []byte) bool {
 	return len(payload) >= 2 && payload[0] == 0x1f && payload[1] == 0x8b
 }
 
-// unpack returns the payload unpacked, valid until the next call. It never holds more than max+1 bytes (and a buffer's
-// slack), whatever the payload claims. The error is nil, CodeCompression or CodeTooLarge.
+// unpack returns the payload unpacked, valid until the next call. It never holds more than max+1 bytes (and a
+// buffer's slack), whatever the payload claims. The error is nil, CodeCompression or CodeTooLarge.
 func (g *gunzipper) unpack(payload []byte, max int) ([]byte, *freshet.RejectError) {
 	g.in.Reset(payload)
 	defer g.in.Reset(nil)

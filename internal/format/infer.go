@@ -8,17 +8,19 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// Infer returns the columns of these records: those of known as they are, structs among them with fields added, and then
-// the new ones, in the order of the lowest place that each has in a record, then by name; for Rescue, RescuedColumn. It
-// returns known itself when there is nothing to add, and nil when known is nil and no record tells a type. Records that
-// would be rejected as JSON are passed over. It looks at all payloads it is given; bounding the sample is the source's.
+// Infer returns the columns of these records: those of known as they are, structs among them with fields
+// added, and then the new ones, in the order of the lowest place that each has in a record, then by name; for
+// Rescue, RescuedColumn. It returns known itself when there is nothing to add, and nil when known is nil and
+// no record tells a type. Records that would be rejected as JSON are passed over. It looks at all payloads it
+// is given; bounding the sample is the source's.
 //
 // A column's type is the least that holds all its values, whatever their order:
 //
 //	null                                  tells nothing, nor does an object in which nothing tells
 //	true, false                           boolean
 //	whole numbers                         long; beyond 64 bits decimal(38,0); beyond 38 digits string
-//	numbers with a point or exponent      double, if all, the whole ones too, survive; else a decimal(38,s); else string
+//	numbers with a point or exponent      double if all, also the whole ones, survive; else decimal(38,s); else
+//	                                      string
 //	text, all RFC 3339 with zone          timestamp, unless one is finer than microseconds
 //	text, all YYYY-MM-DD                  date
 //	other text, and mixtures              string (of what is no text, its JSON text)

@@ -121,7 +121,8 @@ func TestInfer_Order_IsThatOfTheFirstPlaceThenTheName(t *testing.T) {
 }
 
 func TestInfer_UnreadablePayloads_ArePassedOver(t *testing.T) {
-	got := infer(t, nil, nil, ``, `[1]`, `{"a":1`, `{"a":"x"}x`, `{"a":"x","a":"x"}`, "{\"a\":\"\xff\"}", `{"a":1}`,
+	got := infer(t, nil, nil, ``, `[1]`, `{"a":1`, `{"a":"x"}x`, `{"a":"x","a":"x"}`, "{\"a\":\"\xff\"}",
+		`{"a":1}`,
 		strings.Repeat(`{"a":`, 70)+`1`+strings.Repeat(`}`, 70))
 	if want := "a:int64"; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -130,11 +131,13 @@ func TestInfer_UnreadablePayloads_ArePassedOver(t *testing.T) {
 
 func TestInfer_Known_KeepsTypesAndGrowsWithin(t *testing.T) {
 	inner := arrow.StructOf(required("x", arrow.PrimitiveTypes.Int32))
-	known := schemaOf(required("id", arrow.PrimitiveTypes.Int16), nullable("s", inner), nullable("l", listOf(inner)),
-		nullable("m", mapOf(arrow.BinaryTypes.String, inner)), nullable("t", arrow.BinaryTypes.String))
-	got := infer(t, nil, known, `{"ID":"text","new":1,"s":{"x":1.5,"y":2},"l":[{"z":true}],"m":{"k":{},"l":{"w":"2024-01-01"}},`+
-		`"t":{"u":1},"bad name":1}`)
-	want := "id:int16! s:<x:int32! y:int64> l:[<x:int32! z:bool>] m:map(string,<x:int32! w:date32>) t:string new:int64"
+	known := schemaOf(required("id", arrow.PrimitiveTypes.Int16), nullable("s", inner),
+		nullable("l", listOf(inner)), nullable("m", mapOf(arrow.BinaryTypes.String, inner)),
+		nullable("t", arrow.BinaryTypes.String))
+	got := infer(t, nil, known, `{"ID":"text","new":1,"s":{"x":1.5,"y":2},"l":[{"z":true}],`+
+		`"m":{"k":{},"l":{"w":"2024-01-01"}},"t":{"u":1},"bad name":1}`)
+	want := "id:int16! s:<x:int32! y:int64> l:[<x:int32! z:bool>] m:map(string,<x:int32! w:date32>) " +
+		"t:string new:int64"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -171,8 +174,10 @@ func randomObject(r *rand.Rand, depth int) string {
 }
 
 func randomValue(r *rand.Rand, depth int) string {
-	scalars := []string{"null", "true", "1", "-7", "9007199254740993", "9223372036854775808", "1.5", "1e300", "-0.0",
-		"0.12345678901234567890123", "1e400", "123456789012345678901234567890123456789", `""`, `"x"`, `"2024-01-01"`,
+	scalars := []string{"null", "true", "1", "-7", "9007199254740993", "9223372036854775808", "1.5", "1e300",
+		"-0.0",
+		"0.12345678901234567890123", "1e400", "123456789012345678901234567890123456789", `""`, `"x"`,
+		`"2024-01-01"`,
 		`"2024-01-01T01:02:03.5Z"`, `"2024-01-01T01:02:03.1234567Z"`, `"\u0032024-01-01"`, `"5"`, `"NaN"`}
 	if depth > 1 {
 		switch r.IntN(4) {
@@ -215,8 +220,8 @@ func TestInfer_AnyOrderOfRecords_GivesOneSchema(t *testing.T) {
 	}
 }
 
-// Whatever a schema is inferred from fits it, but for names that no column can have and names of one record that differ
-// only in case.
+// Whatever a schema is inferred from fits it, but for names that no column can have and names of one record
+// that differ only in case.
 func TestInfer_RecordsOfTheSample_FitTheSchema(t *testing.T) {
 	r := seeded(t)
 	f, _ := format.NewJSON(nil)

@@ -50,8 +50,8 @@ func (c *structs) take(t arrow.DataType) arrow.ArrayData {
 	return data
 }
 
-// lists is a column of lists, or of maps: offsets into the rows of its elements, which are one column, or two (keys and
-// values).
+// lists is a column of lists, or of maps: offsets into the rows of its elements, which are one column, or two
+// (keys and values).
 type lists struct {
 	validity
 	offsets  []int32

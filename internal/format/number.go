@@ -10,14 +10,16 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 )
 
-// decimal is a number as text: the value is ±(whole followed by fraction) · 10^(exponent − digits of the fraction).
+// decimal is a number as text: the value is ±(whole followed by fraction) · 10^(exponent − digits of the
+// fraction).
 type decimal struct {
 	negative        bool
 	whole, fraction []byte // digits; one of them may be empty
 	exponent        int    // at most maxExponent from 0
 }
 
-// maxExponent bounds exponents, so that sums of them do not overflow. All beyond it is 0 or too large for any column.
+// maxExponent bounds exponents, so that sums of them do not overflow. All beyond it is 0 or too large for any
+// column.
 const maxExponent = 1 << 20
 
 // parseDecimal takes what JSON takes and what people write: a plus sign, leading zeros, ".5" and "5.".
@@ -186,8 +188,8 @@ func exactWhole(v float64, d *decimal) bool {
 	return high < two64 && u.high == uint64(high) && u.low == uint64(v-high*two64)
 }
 
-// extent returns how many digits the value has before the point, leading zeros not counted, and behind it, trailing
-// zeros not counted.
+// extent returns how many digits the value has before the point, leading zeros not counted, and behind it,
+// trailing zeros not counted.
 func (d *decimal) extent() (whole, scale int) {
 	digits := len(d.whole) + len(d.fraction)
 	first, last := 0, digits

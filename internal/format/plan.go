@@ -35,7 +35,8 @@ const (
 	kindMap
 )
 
-// node is one column, or one field, element, key or value within: what it takes to read it, and where it goes.
+// node is one column, or one field, element, key or value within: what it takes to read it, and where it
+// goes.
 type node struct {
 	kind     kind
 	nullable bool
@@ -72,7 +73,8 @@ type field struct {
 	object uint64 // the object that had it last
 }
 
-// planStruct plans the fields of a struct, or of the whole record. Those named skip are not read from records.
+// planStruct plans the fields of a struct, or of the whole record. Those named skip are not read from
+// records.
 func planStruct(fields []arrow.Field, path, skip string) (*node, error) {
 	table := &fieldTable{exact: map[string]int{}, folded: map[string]int{}}
 	store := &structs{}
@@ -121,7 +123,8 @@ func (t *fieldTable) fold(key []byte) (at int, ok bool) {
 	return at, ok
 }
 
-// quoted is how a name stands in JSON text without spaces and needless escapes; "" for one that needs escapes.
+// quoted is how a name stands in JSON text without spaces and needless escapes; "" for one that needs
+// escapes.
 func quoted(name string) string {
 	if end, _ := plainEnd([]byte(name), 0); end != len(name) || !utf8.ValidString(name) {
 		return ""
@@ -167,7 +170,7 @@ func planType(t arrow.DataType, path string, v validity) (*node, error) {
 			return nil, err
 		}
 		if key.fields != nil || key.first != nil {
-			return nil, fmt.Errorf("column %q: found a map with keys that are %s, wanted keys of an atomic type: JSON has no others",
+			return nil, fmt.Errorf("column %q: found a map whose keys are %s, wanted keys of an atomic type",
 				path, key.typeName)
 		}
 		return &node{kind: kindMap, typeName: "a map", store: newLists(v, key.store, value.store),
@@ -188,7 +191,7 @@ func planType(t arrow.DataType, path string, v validity) (*node, error) {
 	if n := planPrimitive(t.ID(), v); n != nil {
 		return n, nil
 	}
-	return nil, fmt.Errorf("column %q: JSON cannot be read as the Arrow type %s, wanted one that Delta has", path, t)
+	return nil, fmt.Errorf("column %q: found the Arrow type %s, wanted one that Delta has", path, t)
 }
 
 func planPrimitive(id arrow.Type, v validity) *node {

@@ -11,7 +11,8 @@ func quickBool(b []byte, i int) (v bool, end int) {
 	return false, failed
 }
 
-// quickInt reads a whole number of at most 18 digits. It returns failed for all else, also for what is no JSON.
+// quickInt reads a whole number of at most 18 digits. It returns failed for all else, also for what is no
+// JSON.
 func quickInt(b []byte, i int) (v int64, end int) {
 	negative := b[i] == '-'
 	if negative {
@@ -33,11 +34,12 @@ func quickInt(b []byte, i int) (v int64, end int) {
 }
 
 // powersOfTen are those that a float64 holds exactly.
-var powersOfTen = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-	1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
+var powersOfTen = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14,
+	1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// quickFloat reads a number without exponent whose digits are a whole number below 2^53: then it is the quotient of two
-// exact floats, which is correctly rounded. It returns failed for all else, also for what is no JSON.
+// quickFloat reads a number without exponent whose digits are a whole number below 2^53: then it is the
+// quotient of two exact floats, which is correctly rounded. It returns failed for all else, also for what is
+// no JSON.
 func quickFloat(b []byte, i int) (v float64, end int) {
 	negative := b[i] == '-'
 	if negative {

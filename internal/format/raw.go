@@ -13,8 +13,8 @@ import (
 // RawColumn is the one column of the raw format: binary, null for a payload that is nil.
 const RawColumn = "value"
 
-// Raw is the format of bytes that land as they came. Nothing in it can be rejected, nothing is unpacked or limited; the
-// zero value is ready. It implements freshet.Format.
+// Raw is the format of bytes that land as they came. Nothing in it can be rejected, nothing is unpacked or
+// limited; the zero value is ready. It implements freshet.Format.
 type Raw struct{}
 
 // Infer returns known, with the column RawColumn added if it lacks it. It does not look at the payloads.

@@ -7,7 +7,8 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// newField deals with a value that has no column: it begins at i, and its key is the one at that place of the key set.
+// newField deals with a value that has no column: it begins at i, and its key is the one at that place of the
+// key set.
 func (d *jsonDecoder) newField(key int, b []byte, i int) int {
 	end := d.skip(b, i)
 	if end == failed || b[i] == 'n' {
@@ -18,22 +19,23 @@ func (d *jsonDecoder) newField(key int, b []byte, i int) int {
 	case Rescue:
 		d.rescue.put(name, b[i:end])
 	case Fail:
-		return d.fail(freshet.CodeNewField, i, "found a field that has no column, wanted none: new_fields is fail")
+		return d.fail(freshet.CodeNewField, i, "found a field without a column, wanted none: new_fields is fail")
 	case Add:
 		if !tells(b[i:end]) {
 			return end
 		}
 		if !nameable(name) {
-			return d.fail(freshet.CodeNewField, i, "found a field whose name no column can have, being empty or with one of "+
-				"the characters \" ,;{}()\\n\\t=\"; set new_fields to rescue, or declare the object around it as a map or json")
+			return d.fail(freshet.CodeNewField, i, "found a new field, wanted a name that a column can have: "+
+				"not empty, with none of the characters \" ,;{}()\\n\\t=\"; set new_fields to rescue, or declare the "+
+				"object around it as a map")
 		}
 		d.widens = true
 	}
 	return end
 }
 
-// rescuer writes what a record has beyond the columns as a JSON object, while the record is read: the objects and arrays
-// around a value are opened when there is first something in them, and closed when they are left.
+// rescuer writes what a record has beyond the columns as a JSON object, while the record is read: the objects
+// and arrays around a value are opened when there is first something in them, and closed when they are left.
 type rescuer struct {
 	into   *text // nil: nothing is to be rescued
 	wrote  bool  // of this record

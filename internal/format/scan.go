@@ -8,8 +8,8 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// scanner walks JSON text, strictly by RFC 8259. Its functions take the text and the index where something begins, and
-// return the index behind it, or failed with the fault set. They never read beyond the text.
+// scanner walks JSON text, strictly by RFC 8259. Its functions take the text and the index where something
+// begins, and return the index behind it, or failed with the fault set. They never read beyond the text.
 type scanner struct {
 	faults
 	keys     keySet
@@ -29,16 +29,16 @@ const (
 	highs = 0x8080808080808080
 )
 
-// specials returns a word whose lowest set bit is in the first byte of x, little-endian, that is a quote, a backslash or
-// a control character; 0 if there is none. Higher bits mean nothing: the subtractions borrow.
+// specials returns a word whose lowest set bit is in the first byte of x, little-endian, that is a quote, a
+// backslash or a control character; 0 if there is none. Higher bits mean nothing: the subtractions borrow.
 func specials(x uint64) uint64 {
 	quote := x ^ 0x2222222222222222
 	slash := x ^ 0x5c5c5c5c5c5c5c5c
 	return ((quote - lows) | (slash - lows) | (x - 0x2020202020202020)) & ^x & highs
 }
 
-// plainEnd returns the index of the first quote, backslash or control character at or after i, len(b) if there is none.
-// If ascii is true, all before it is ASCII.
+// plainEnd returns the index of the first quote, backslash or control character at or after i, len(b) if
+// there is none. If ascii is true, all before it is ASCII.
 func plainEnd(b []byte, i int) (end int, ascii bool) {
 	var seen uint64
 	for len(b)-i >= 8 {
@@ -68,8 +68,8 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-// text scans the rest of a string, from behind its opening quote. The content is a part of b, or of scratch if escapes
-// had to be resolved: it is valid until the next call.
+// text scans the rest of a string, from behind its opening quote. The content is a part of b, or of scratch
+// if escapes had to be resolved: it is valid until the next call.
 func (s *scanner) text(b []byte, i int) (content []byte, end int) {
 	j, ascii := plainEnd(b, i)
 	if j < len(b) && b[j] == '"' && (ascii || utf8.Valid(b[i:j])) {
@@ -95,7 +95,7 @@ func (s *scanner) unescape(dst, b []byte, i int) ([]byte, int) {
 		case b[j] == '"':
 			return dst, j + 1
 		case b[j] < ' ':
-			return dst, s.fail(freshet.CodeMalformed, j, "found control character 0x%02x in text, wanted it escaped", b[j])
+			return dst, s.fail(freshet.CodeMalformed, j, "found control character 0x%02x, wanted it escaped", b[j])
 		}
 		dst, i = s.escape(dst, b, j)
 		if i == failed {
@@ -143,7 +143,7 @@ func (s *scanner) escapedRune(dst, b []byte, i int) ([]byte, int) {
 			return utf8.AppendRune(dst, 0x10000+(r-0xd800)<<10+(low-0xdc00)), i + 12
 		}
 	}
-	return dst, s.fail(freshet.CodeBadUTF8, i, "found the lone surrogate %s, wanted a pair: it stands for no character", b[i:i+6])
+	return dst, s.fail(freshet.CodeBadUTF8, i, "found the lone surrogate %s, wanted a pair", b[i:i+6])
 }
 
 func hex4(b []byte, i int) (r rune, ok bool) {
@@ -239,7 +239,7 @@ func (s *scanner) literal(b []byte, i int) int {
 // open counts an object or array that begins at i; it must be closed, unless the record fails.
 func (s *scanner) open(i int) bool {
 	if s.depth == s.maxDepth {
-		s.fail(freshet.CodeTooDeep, i, "found a value in %d objects and arrays, wanted at most %d", s.depth+1, s.maxDepth)
+		s.fail(freshet.CodeTooDeep, i, "found nesting of %d, wanted at most %d", s.depth+1, s.maxDepth)
 		return false
 	}
 	s.depth++

@@ -6,8 +6,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// shape is what is known of the values that one place of the records has had. Shapes form a semilattice: join takes the
-// union of all that was seen, and only resolve decides on a type, so neither order nor grouping of the records matters.
+// shape is what is known of the values that one place of the records has had. Shapes form a semilattice: join
+// takes the union of all that was seen, and only resolve decides on a type, so neither order nor grouping of
+// the records matters.
 type shape struct {
 	seen    kinds
 	numbers numbers
@@ -46,7 +47,8 @@ type fieldShape struct {
 	spellings map[string]int // how often each was seen
 }
 
-// name returns the commonest spelling; of those equally common, the last in the order of bytes, where lower case is.
+// name returns the commonest spelling; of those equally common, the last in the order of bytes, where lower
+// case is.
 func (f *fieldShape) name() (name string) {
 	for spelling, n := range f.spellings {
 		if most := f.spellings[name]; n > most || n == most && spelling > name {

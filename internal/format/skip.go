@@ -83,8 +83,8 @@ func (s *scanner) skipArray(b []byte, i int) int {
 	}
 }
 
-// key scans an object's key, whose quote must be at i, and the colon. The content is as text's; value is where the
-// key's value begins.
+// key scans an object's key, whose quote must be at i, and the colon. The content is as text's; value is
+// where the key's value begins.
 func (s *scanner) key(b []byte, i int) (content []byte, value int) {
 	if i >= len(b) || b[i] != '"' {
 		return nil, s.unexpected(b, i, "a key in quotes")
@@ -100,8 +100,8 @@ func (s *scanner) key(b []byte, i int) (content []byte, value int) {
 	return content, skipSpace(b, i+1)
 }
 
-// more scans what follows a member of an object or array: a comma, and then it returns where the next member begins, or
-// the closing bracket, and then it returns the index behind it.
+// more scans what follows a member of an object or array: a comma, and then it returns where the next member
+// begins, or the closing bracket, and then it returns the index behind it.
 func (s *scanner) more(b []byte, i int, closing byte) (next int, more bool) {
 	i = skipSpace(b, i)
 	if i < len(b) {
@@ -116,12 +116,12 @@ func (s *scanner) more(b []byte, i int, closing byte) (next int, more bool) {
 }
 
 func (s *scanner) duplicate(i int, key []byte) int {
-	s.fail(freshet.CodeDuplicateKey, i, "found the key %q twice in one object, wanted it once", clip(string(key)))
+	s.fail(freshet.CodeDuplicateKey, i, "found key %q twice in an object, wanted it once", clip(string(key)))
 	return s.inField(string(key))
 }
 
-// keySet tells whether a key came before in the same object, for objects within each other: each has a frame, frames are
-// a stack.
+// keySet tells whether a key came before in the same object, for objects within each other: each has a frame,
+// frames are a stack.
 type keySet struct {
 	arena []byte
 	list  []keyRef

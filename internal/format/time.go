@@ -216,8 +216,9 @@ func parseDate(b []byte) (day int32, strict, ok bool) {
 // zeroTime is the text 00:00:00, little-endian.
 const zeroTime = 0x30303a30303a3030
 
-// quickMoment reads from behind the quote of a string YYYY-MM-DDTHH:MM:SS[.f…]Z with up to six digits of a fraction and
-// the closing quote, when the date is that of the last call for n: what nearly all timestamps are. Else it returns failed.
+// quickMoment reads from behind the quote of a string YYYY-MM-DDTHH:MM:SS[.f…]Z with up to six digits of a
+// fraction and the closing quote, when the date is that of the last call for n: what nearly all timestamps
+// are. Else it returns failed.
 func quickMoment(n *node, b []byte, i int) (us int64, end int) {
 	if len(b)-i < len(`2006-01-02T15:04:05Z"`) {
 		return 0, failed
@@ -226,8 +227,9 @@ func quickMoment(n *node, b []byte, i int) (us int64, end int) {
 		b[i+10] != 'T' {
 		return 0, failed
 	}
-	// With the zeros xor'ed away, digits are 0 to 9 and colons 0. Adding 0x76, at colons 0x7f, sets the highest bit of
-	// all else; a carry can only come from a byte whose highest bit is set, which is looked at too.
+	// With the zeros xor'ed away, digits are 0 to 9 and colons 0. Adding 0x76, at colons 0x7f, sets the
+	// highest bit of all else; a carry can only come from a byte whose highest bit is set, which is looked at
+	// too.
 	x := binary.LittleEndian.Uint64(b[i+11:]) ^ zeroTime
 	if (x|(x+0x76767f76767f7676))&highs != 0 {
 		return 0, failed

@@ -64,9 +64,9 @@ func (d *jsonDecoder) value(n *node, b []byte, i int) int {
 }
 
 func (d *jsonDecoder) null(n *node, b []byte, i int) int {
-	end := d.literal(b, i)
-	if end == failed {
-		return failed
+	end := i + len("null")
+	if end > len(b) || string(b[i:end]) != "null" {
+		return d.unexpected(b, i, "a value")
 	}
 	if !n.nullable {
 		return d.fail(freshet.CodeNull, i, "found null, wanted %s: the column is not nullable", n.typeName)
@@ -246,9 +246,11 @@ func (d *jsonDecoder) fromNumber(n *node, number, found []byte, at int) int {
 	}
 	switch f {
 	case inexact:
-		return d.fail(freshet.CodeOutOfRange, at, "found %s, wanted %s, which cannot hold it exactly", describe(found), n.typeName)
+		return d.fail(freshet.CodeOutOfRange, at, "found %s, wanted %s, which cannot hold it exactly",
+			describe(found), n.typeName)
 	case overflow:
-		return d.fail(freshet.CodeOutOfRange, at, "found %s, wanted %s, for which it is too large", describe(found), n.typeName)
+		return d.fail(freshet.CodeOutOfRange, at, "found %s, wanted %s, for which it is too large",
+			describe(found), n.typeName)
 	}
 	return at
 }
@@ -261,15 +263,15 @@ func (d *jsonDecoder) fromEpoch(n *node, v *decimal, found []byte, at int) int {
 	case Millis:
 		scale = 3
 	case NoEpoch:
-		return d.fail(freshet.CodeWrongType, at, "found %s, wanted %s as text; say what numbers count (s, ms or us since 1970)",
-			describe(found), n.typeName)
+		return d.fail(freshet.CodeWrongType, at,
+			"found %s, wanted %s as text; say what numbers count: s, ms or us", describe(found), n.typeName)
 	}
 	us, f := v.int64(scale)
 	if f == inexact && v.negative {
 		us-- // it was cut off towards zero
 	}
 	if f == overflow || us < firstUs || us > lastUs {
-		return d.fail(freshet.CodeOutOfRange, at, "found %s, wanted %s from year 1 to 9999, counted in %s since 1970",
+		return d.fail(freshet.CodeOutOfRange, at, "found %s, wanted %s of the years 1 to 9999, in %s since 1970",
 			describe(found), n.typeName, d.opts.EpochUnit)
 	}
 	n.store.(*fixed[int64]).append(us)
