@@ -1,0 +1,274 @@
+package kafka_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/kafka"
+)
+
+func TestSource_Bounded_DeliversEachOffsetOnceAndEnds(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 4)
+	want := b.fill("orders", 4, 1000)
+	b.mustCatchUp(k, "orders", nil)
+	k.want(t, "t", want)
+	k.wantProgress(t, "t", map[string]int64{"orders[0]": 999, "orders[1]": 999, "orders[2]": 999, "orders[3]": 999})
+
+	b.mustCatchUp(k, "orders", nil)
+	k.want(t, "t", want)
+
+	want = append(want, b.put("orders", 2, "n=7", "n=8")...)
+	b.mustCatchUp(k, "orders", nil)
+	k.want(t, "t", want)
+}
+
+func TestSource_BoundedEmptyTopic_EndsAtOnce(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 3)
+	start := time.Now()
+	b.mustCatchUp(k, "orders", nil)
+	k.want(t, "t", nil)
+	if took := time.Since(start); took > 5*time.Second {
+		t.Fatalf("took %s", took)
+	}
+}
+
+func TestSource_BoundedSomePartitionsEmpty_Ends(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 3)
+	want := b.put("orders", 1, "n=1")
+	b.mustCatchUp(k, "orders", nil)
+	k.want(t, "t", want)
+	k.wantProgress(t, "t", map[string]int64{"orders[0]": -1, "orders[1]": 0, "orders[2]": -1})
+}
+
+func TestSource_BoundedWhileOthersProduce_EndsWhereTheLogEndedAtOpen(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	want := b.fill("orders", 1, 100)
+	src := b.source("orders", bounded)
+	c := k.copy(t)
+	if err := src.Open(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	b.fill("orders", 1, 100)
+	for {
+		batch, err := src.Next(t.Context())
+		if err != nil {
+			break
+		}
+		c.take(batch)
+	}
+	c.commit()
+	if err := src.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k.want(t, "t", want)
+}
+
+func TestSource_Transactions_DeliversTheCommitted(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	tx := newClient(t, b.Cluster, kgo.TransactionalID("tx"))
+	write := func(end kgo.TransactionEndTry, values ...string) []string {
+		t.Helper()
+		if err := tx.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		rows := (&broker{b.Cluster, tx, t}).put("orders", 0, values...)
+		if err := tx.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	want := write(kgo.TryCommit, "n=1", "n=2")
+	write(kgo.TryAbort, "n=3", "n=4")
+	want = append(want, write(kgo.TryCommit, "n=5")...)
+	write(kgo.TryAbort, "n=6")
+	b.mustCatchUp(k, "orders", nil)
+	k.want(t, "t", want)
+	k.wantProgress(t, "t", map[string]int64{"orders[0]": 9})
+
+	// An open transaction at the tail is beyond what is decided.
+	if err := tx.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	(&broker{b.Cluster, tx, t}).put("orders", 0, "n=7")
+	b.mustCatchUp(k, "orders", nil)
+	k.want(t, "t", want)
+	b.mustCatchUp(k, "orders", func(o *kafka.Options) { o.ReadUncommitted = true })
+	k.want(t, "t", append(want, "orders[0]@10 n=7"))
+}
+
+func TestSource_CompactedTopic_PassesTheHoles(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1, "cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01", "segment.ms", "1")
+	for i := range 50 {
+		b.putRecords(&kgo.Record{Topic: "orders", Key: fmt.Append(nil, i%3), Value: fmt.Appendf(nil, "n=%d", i)})
+	}
+	b.Compact()
+	b.mustCatchUp(k, "orders", nil)
+	k.wantProgress(t, "t", map[string]int64{"orders[0]": 49})
+	if n := k.count("t"); n == 0 || n == 50 {
+		t.Fatalf("got %d rows, want some holes", n)
+	}
+}
+
+func TestSource_Tombstones_AsToldTo(t *testing.T) {
+	for _, c := range []struct {
+		how           kafka.Tombstones
+		rows, rejects int
+	}{{kafka.Skip, 2, 0}, {kafka.Reject, 2, 2}, {kafka.Keep, 4, 0}} {
+		t.Run(string(c.how), func(t *testing.T) {
+			b, k := newBroker(t), newSink()
+			b.topic("orders", 1)
+			b.put("orders", 0, "n=1", "", "n=2", "")
+			b.mustCatchUp(k, "orders", func(o *kafka.Options) { o.Tombstones = c.how })
+			k.wantProgress(t, "t", map[string]int64{"orders[0]": 3})
+			if got := k.tables["t"]; len(got.rows) != c.rows || len(got.rejects) != c.rejects {
+				t.Fatalf("got %d rows and %d rejects, want %d and %d", len(got.rows), len(got.rejects), c.rows, c.rejects)
+			}
+		})
+	}
+}
+
+func TestSource_OnlyTombstones_EndsWithoutATable(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 2)
+	b.put("orders", 0, "", "")
+	b.put("orders", 1, "")
+	b.mustCatchUp(k, "orders", nil)
+	if k.tables["t"] != nil {
+		t.Fatal("got a table, want none")
+	}
+}
+
+func TestSource_MessageOfTenMegabytes_Lands(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1, "max.message.bytes", "20000000")
+	big := "s=" + strings.Repeat("x", 10<<20)
+	want := b.put("orders", 0, "s=a")
+	want = append(want, b.put("orders", 0, big)...)
+	want = append(want, b.put("orders", 0, "s=b", "s=c")...)
+	b.mustCatchUp(k, "orders", nil)
+	k.want(t, "t", want)
+}
+
+func TestSource_MalformedRecords_AreRejectsWithTheirBytes(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.put("orders", 0, "n=1", "!", "n=x", "n=2")
+	b.mustCatchUp(k, "orders", func(o *kafka.Options) { o.SampleRecords = 1 })
+	got := k.tables["t"].rejects
+	if len(got) != 2 || got[0].Seq != 1 || string(got[0].Raw) != "!" || got[0].Code != freshet.CodeMalformed ||
+		got[0].Step != "decode" || got[1].Seq != 2 || got[1].Code != freshet.CodeWrongType {
+		t.Fatalf("got rejects %+v", got)
+	}
+	k.wantProgress(t, "t", map[string]int64{"orders[0]": 3})
+}
+
+func TestSource_AllMalformedAndNoTable_SaysSo(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.put("orders", 0, "!", "!")
+	wantCode(t, b.catchUp(k, "orders", nil), freshet.CodeBadValue)
+
+	b.put("orders", 0, "!", "!", "!")
+	src := b.source("orders", func(o *kafka.Options) { o.SampleRecords = 5 })
+	wantCode(t, b.failure(k, src), freshet.CodeBadValue)
+}
+
+func TestSource_MalformedFirst_WaitsForARecordThatTells(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.put("orders", 0, "!")
+	_, stop := b.follow(k, b.source("orders", nil))
+	want := b.put("orders", 0, "n=1")
+	k.wait(t, "t", rows(1))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	k.want(t, "t", want)
+	if got := k.tables["t"].rejects; len(got) != 1 || got[0].Seq != 0 {
+		t.Fatalf("got rejects %+v, want the first record", got)
+	}
+}
+
+func TestSource_NewFields_WidenTheColumns(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 2)
+	want := b.fill("orders", 2, 10)
+	_, stop := b.follow(k, b.source("orders", nil))
+	k.wait(t, "t", rows(20))
+	want = append(want, b.put("orders", 0, "n=1", "n=2 color=red", "n=3", "n=4 size=7 color=blue")...)
+	want = append(want, b.put("orders", 1, "n=1", "n=2 size=9", "n=3")...)
+	k.wait(t, "t", rows(27))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range want { // columns have the order in which they were found
+		if strings.Contains(w, "size=7 color=blue") {
+			want[i] = strings.Replace(w, "size=7 color=blue", "color=blue size=7", 1)
+		}
+	}
+	k.want(t, "t", want)
+}
+
+func TestSource_TableHasTypes_TheyAreKept(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	want := b.put("orders", 0, "n=word")
+	b.mustCatchUp(k, "orders", nil)
+	want = append(want, b.put("orders", 0, "n=1", "n=2")...)
+	b.mustCatchUp(k, "orders", nil) // a sample of numbers alone would make it bigint
+	k.want(t, "t", want)
+}
+
+func TestSource_Rewind_ReadsAgainFromTheTable(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 2)
+	want := b.fill("orders", 2, 500)
+	c := k.copy(t)
+	src := b.source("orders", bounded)
+	if err := src.Open(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 4 {
+		for range 1 + round {
+			if batch, err := src.Next(t.Context()); err == nil {
+				c.take(batch)
+			}
+		}
+		if round%2 == 0 {
+			c.commit()
+		}
+		c.mu.Lock()
+		for _, p := range c.pending {
+			p.Release()
+		}
+		c.pending = nil
+		clear(c.owned["t"])
+		c.mu.Unlock()
+		if err := src.Rewind(t.Context(), "t"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		batch, err := src.Next(t.Context())
+		if err != nil {
+			break
+		}
+		c.take(batch)
+	}
+	c.commit()
+	if err := src.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k.want(t, "t", want)
+}
