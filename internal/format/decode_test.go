@@ -284,7 +284,7 @@ func TestDecode_BatchFlushed_IsTheCallers(t *testing.T) {
 }
 
 func TestDecode_SteadyState_AllocatesLessThanOnceInAHundredRows(t *testing.T) {
-	payloads := narrowEvents(2000)
+	payloads := narrowEvents(20_000)
 	f, _ := format.NewJSON(nil)
 	schema, err := f.Infer(payloads, nil)
 	if err != nil {
@@ -294,7 +294,7 @@ func TestDecode_SteadyState_AllocatesLessThanOnceInAHundredRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	allocs := testing.AllocsPerRun(10, func() {
+	allocs := testing.AllocsPerRun(3, func() {
 		for _, p := range payloads {
 			if _, err := d.Append(p); err != nil {
 				t.Fatal(err)
