@@ -126,7 +126,7 @@ func caster(from, to arrow.DataType) func(*castRun) {
 func timeCaster(kf, kt kind) func(*castRun) {
 	switch {
 	case kf == kindTime && kt == kindTime:
-		return func(c *castRun) { c.out.ints, c.out.mask = c.args[0].ints, c.args[0].mask }
+		return func(c *castRun) { c.borrow(c.args[0]) }
 	case kf == kindTime && kt == kindDate:
 		return func(c *castRun) { c.mapInts(func(v int64) int64 { return floorDiv(v, microsPerDay) }) }
 	case kf == kindDate && kt == kindTime:
@@ -160,7 +160,7 @@ func toWidth(v int64, t arrow.DataType) (int64, bool) {
 func castToInt(c *castRun) {
 	v := c.args[0]
 	if kindOf(c.from) == kindInt && intWidth(c.to) >= intWidth(c.from) {
-		c.out.ints, c.out.mask = v.ints, v.mask
+		c.borrow(v)
 		return
 	}
 	c.out.ints = make([]int64, c.r.rows)

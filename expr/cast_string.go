@@ -72,10 +72,7 @@ func appendScientific(dst []byte, f float64, bits int) []byte {
 func stringCaster(to kind) func(*castRun) {
 	switch to {
 	case kindBinary:
-		return func(c *castRun) {
-			v := c.args[0]
-			c.out.offsets, c.out.data, c.out.mask = v.offsets, v.data, v.mask
-		}
+		return func(c *castRun) { c.borrow(c.args[0]) }
 	case kindBool:
 		return func(c *castRun) {
 			c.out.bools = newBits(c.r.rows)

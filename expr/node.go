@@ -154,7 +154,7 @@ func (n *mapNode) eval(r *run, active bitset) *vector {
 	if k.live.none(r.rows) {
 		return nullVector(n.t, r.rows)
 	}
-	k.out = &vector{t: n.t, rows: r.rows, mask: -1, valid: valid}
+	k.out = &vector{t: n.t, rows: r.rows, mask: -1, valid: valid, owned: true}
 	n.run(k)
 	return k.out
 }
@@ -173,6 +173,12 @@ type kernel struct {
 // fault marks a row as failed.
 func (k *kernel) fault(row int, format string, args ...any) {
 	k.r.fault(row, k.at, format, args...)
+}
+
+// borrow makes the result's values those of another vector.
+func (k *kernel) borrow(v *vector) {
+	k.out.ints, k.out.offsets, k.out.data = v.ints, v.offsets, v.data
+	k.out.mask, k.out.owned = v.mask, v.owned
 }
 
 // null makes the row's result null.

@@ -29,6 +29,7 @@ type vector struct {
 	arr      arrow.Array // nested values; its own validity is part of valid
 
 	column arrow.Array // the column that this vector is, unchanged, when it is one
+	owned  bool        // the values were made for this vector and are in no column
 }
 
 func (v *vector) isConst() bool { return v.mask == 0 }
@@ -169,14 +170,10 @@ func (v *vector) array() arrow.Array {
 		if v.t.ID() == arrow.FLOAT32 {
 			values = arrow.Float32Traits.CastToBytes(convert[float64, float32](v.floats, v.rows, v.mask))
 		} else {
-			values = arrow.Float64Traits.CastToBytes(convert[float64, float64](v.floats, v.rows, v.mask))
+			values = arrow.Float64Traits.CastToBytes(ownValues(v, v.floats))
 		}
 	case kindDecimal:
-		decimals := make([]decimal128.Num, v.rows)
-		for i := range decimals {
-			decimals[i] = v.decimals[i&v.mask]
-		}
-		values = arrow.Decimal128Traits.CastToBytes(decimals)
+		values = arrow.Decimal128Traits.CastToBytes(ownValues(v, v.decimals))
 	default:
 		values = v.intBytes()
 	}
@@ -192,10 +189,22 @@ func (v *vector) intBytes() []byte {
 	case 32:
 		return arrow.Int32Traits.CastToBytes(convert[int64, int32](v.ints, v.rows, v.mask))
 	}
-	return arrow.Int64Traits.CastToBytes(convert[int64, int64](v.ints, v.rows, v.mask))
+	return arrow.Int64Traits.CastToBytes(ownValues(v, v.ints))
 }
 
-func convert[F, T int8 | int16 | int32 | int64 | float32 | float64](in []F, rows, mask int) []T {
+// ownValues is a value a row in memory that an array may keep.
+func ownValues[T any](v *vector, in []T) []T {
+	if v.owned && v.mask == -1 {
+		return in
+	}
+	out := make([]T, v.rows)
+	for i := range out {
+		out[i] = in[i&v.mask]
+	}
+	return out
+}
+
+func convert[F int64 | float64, T int8 | int16 | int32 | float32](in []F, rows, mask int) []T {
 	out := make([]T, rows)
 	for i := range out {
 		out[i] = T(in[i&mask])
@@ -205,7 +214,8 @@ func convert[F, T int8 | int16 | int32 | int64 | float32 | float64](in []F, rows
 
 func (v *vector) stringArray() arrow.Array {
 	offsets, data := v.offsets, v.data
-	if v.isConst() {
+	switch {
+	case v.isConst():
 		value := v.bytes(0)
 		offsets = make([]int32, v.rows+1)
 		if v.valid != nil && v.valid.none(v.rows) {
@@ -216,7 +226,7 @@ func (v *vector) stringArray() arrow.Array {
 			data = append(data, value...)
 			offsets[i+1] = int32(len(data))
 		}
-	} else {
+	case !v.owned:
 		first, last := offsets[0], offsets[v.rows]
 		data = append([]byte(nil), data[first:last]...)
 		moved := make([]int32, v.rows+1)
