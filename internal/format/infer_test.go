@@ -147,6 +147,29 @@ func TestInfer_Known_KeepsTypesAndGrowsWithin(t *testing.T) {
 	}
 }
 
+func TestInfer_NewFieldsNotAdded_LeavesKnownAlone(t *testing.T) {
+	fields := []arrow.Field{nullable("a", arrow.PrimitiveTypes.Int64),
+		nullable("s", arrow.StructOf(nullable("x", arrow.PrimitiveTypes.Int64)))}
+	for more, want := range map[string]string{
+		"":     "a:int64 s:<x:int64>",
+		"q\nB": "a:int64 s:<x:int64> b:int64",
+		"*":    "a:int64 s:<x:int64> b:int64 c:bool",
+	} {
+		meta := arrow.NewMetadata([]string{format.MoreColumns}, []string{more})
+		for _, policy := range []format.NewFields{format.Ignore, format.Fail} {
+			got := infer(t, &format.Options{NewFields: policy}, arrow.NewSchema(fields, &meta),
+				`{"b":1,"c":true,"s":{"y":1}}`)
+			if got != want {
+				t.Errorf("%s, more %q: got %s, want %s", policy, more, got, want)
+			}
+		}
+	}
+	ignore := &format.Options{NewFields: format.Ignore}
+	if got, want := infer(t, ignore, schemaOf(fields[0]), `{"b":1}`), "a:int64"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestInfer_Rescue_HasTheRescuedColumn(t *testing.T) {
 	o := &format.Options{NewFields: format.Rescue}
 	if got, want := infer(t, o, nil, `{"_rescued":1,"a":1}`), "a:int64 _rescued:string"; got != want {
