@@ -9,6 +9,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	arrowparquet "github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
 	"github.com/freshet-io/freshet/expr"
@@ -113,7 +115,7 @@ func (r *fileReader) partition(f *Field) (arrow.Array, error) {
 
 // readGroup reads one row group in batches.
 func (r *fileReader) readGroup(ctx context.Context, key string, group int, emit func(arrow.RecordBatch) error) error {
-	var columns []*pqarrow.ColumnReader
+	var columns []columnSource
 	rows, step := r.file.MetaData().RowGroup(group).NumRows(), int64(0)
 	err := guardScan(key, func() (err error) {
 		step = r.step(group)
@@ -126,7 +128,7 @@ func (r *fileReader) readGroup(ctx context.Context, key string, group int, emit 
 	defer func() {
 		for _, c := range columns {
 			if c != nil {
-				c.Release()
+				c.close()
 			}
 		}
 	}()
@@ -178,7 +180,7 @@ func (r *fileReader) step(group int) int64 {
 }
 
 // openColumns opens the readers of the columns that the file has; nil for the others.
-func (r *fileReader) openColumns(ctx context.Context, group int) ([]*pqarrow.ColumnReader, error) {
+func (r *fileReader) openColumns(ctx context.Context, group int) ([]columnSource, error) {
 	meta := r.file.MetaData().RowGroup(group)
 	var parts []span
 	for _, c := range r.columns {
@@ -193,21 +195,38 @@ func (r *fileReader) openColumns(ctx context.Context, group int) ([]*pqarrow.Col
 	if err := r.file.src.hold(parts); err != nil {
 		return nil, err
 	}
-	columns := make([]*pqarrow.ColumnReader, len(r.columns))
+	columns := make([]columnSource, len(r.columns))
 	for i, c := range r.columns {
 		if c.field < 0 {
 			continue
 		}
 		var err error
-		if columns[i], err = r.pages.GetFieldReader(ctx, c.field, c.leaves, []int{group}); err != nil {
+		if columns[i], err = r.openColumn(ctx, c, group); err != nil {
 			return nil, fmt.Errorf("column %q: %w", r.plan.read[i].Name, err)
 		}
 	}
 	return columns, nil
 }
 
+func (r *fileReader) openColumn(ctx context.Context, c fileColumn, group int) (columnSource, error) {
+	if f := &r.pages.Manifest.Fields[c.field]; f.IsLeaf() {
+		if r.file.MetaData().Schema.Column(f.ColIndex).PhysicalType() == arrowparquet.Types.Int96 {
+			column, err := r.file.RowGroup(group).Column(f.ColIndex)
+			if err != nil {
+				return nil, err
+			}
+			return newInt96Source(column.(*file.Int96ColumnChunkReader)), nil
+		}
+	}
+	column, err := r.pages.GetFieldReader(ctx, c.field, c.leaves, []int{group})
+	if err != nil {
+		return nil, err
+	}
+	return arrowSource{column}, nil
+}
+
 // batch reads the next n rows.
-func (r *fileReader) batch(columns []*pqarrow.ColumnReader, n int64) (arrow.RecordBatch, error) {
+func (r *fileReader) batch(columns []columnSource, n int64) (arrow.RecordBatch, error) {
 	arrays := make([]arrow.Array, len(columns))
 	defer func() {
 		for _, a := range arrays {
@@ -234,23 +253,13 @@ func (r *fileReader) batch(columns []*pqarrow.ColumnReader, n int64) (arrow.Reco
 }
 
 // next reads the next n values of a column and gives them the table's type.
-func (r *fileReader) next(c *pqarrow.ColumnReader, f *Field, n int64) (arrow.Array, error) {
-	chunks, err := c.NextBatch(n)
+func (r *fileReader) next(c columnSource, f *Field, n int64) (arrow.Array, error) {
+	raw, err := c.next(n)
 	if err != nil {
 		return nil, err
 	}
-	if int64(chunks.Len()) != n {
-		return nil, fmt.Errorf("the column ends %d values early", n-int64(chunks.Len()))
-	}
-	var whole arrow.Array
-	if parts := chunks.Chunks(); len(parts) == 1 {
-		whole = parts[0]
-		whole.Retain()
-	} else if whole, err = array.Concatenate(parts, memory.DefaultAllocator); err != nil {
-		return nil, err
-	}
-	defer whole.Release()
-	return r.plan.mapping.conform(f, whole, f.Name)
+	defer raw.Release()
+	return r.plan.mapping.conform(f, raw, f.Name)
 }
 
 // live takes out the rows that the deletion vector names.

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/internal/canonical"
 	"github.com/freshet-io/freshet/store"
@@ -85,4 +89,92 @@ func compareGolden(t *testing.T, st store.Store, version, rows, sum string) {
 	case gotSum != sum || strconv.FormatInt(gotRows, 10) != rows:
 		t.Errorf("got %d rows, %s; want %s rows, %s", gotRows, gotSum, rows, sum)
 	}
+}
+
+// tableOver makes a table whose one data file is the given Parquet file.
+func tableOver(t *testing.T, path string, s *delta.Schema) *delta.Snapshot {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := store.NewMem()
+	if err := st.Put(context.Background(), "f.parquet", data); err != nil {
+		t.Fatal(err)
+	}
+	snap := tableOf(t, st, s, nil)
+	tx := snap.Table().Begin(snap, nil)
+	tx.Add(delta.Add{Path: "f.parquet", PartitionValues: map[string]*string{}, Size: int64(len(data)), DataChange: true})
+	r, err := tx.Commit(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Snapshot
+}
+
+// parquetTesting is the folder of files of the project parquet-testing.
+func parquetTesting(t *testing.T) string {
+	root := os.Getenv("FRESHET_TESTDATA")
+	if root == "" {
+		t.Skip("FRESHET_TESTDATA is not set: it names a folder of Delta tables, beside which parquet/data lies")
+	}
+	return filepath.Join(root, "..", "parquet", "data")
+}
+
+func TestScan_Int96BeyondNanoseconds_ExactMicroseconds(t *testing.T) {
+	snap := tableOver(t, filepath.Join(parquetTesting(t), "int96_from_spark.parquet"), fields("a", delta.Timestamp))
+	var got []string
+	for rec, err := range snap.Scan(context.Background(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := rec.Column(0).(*array.Timestamp)
+		for i := range a.Len() {
+			if a.IsNull(i) {
+				got = append(got, "null")
+			} else {
+				got = append(got, strconv.FormatInt(int64(a.Value(i)), 10))
+			}
+		}
+	}
+	want := "1704141296123456 1704070800000000 253402225200000000 1735599600000000 null 9089380393200000000"
+	if strings.Join(got, " ") != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+}
+
+// TestScan_FilesOfAllKinds_RowsOrAnError reads files with every encoding, page kind and legacy layout, and broken ones.
+func TestScan_FilesOfAllKinds_RowsOrAnError(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(parquetTesting(t), "*.parquet"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, path := range files {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			_, rows, err := digestOf(tableOver(t, path, schemaOfFile(path)), nil)
+			if err != nil && !errors.Is(err, delta.ErrCorrupt) && !errors.Is(err, delta.ErrUnsupportedFeature) {
+				t.Errorf("got %v, want rows or ErrCorrupt", err)
+			}
+			t.Logf("%d rows, %v", rows, err)
+		})
+	}
+}
+
+// schemaOfFile is the schema that a file would have in Delta, or some schema where there is none.
+func schemaOfFile(path string) (s *delta.Schema) {
+	s = fields("a", delta.Long)
+	defer func() { _ = recover() }() // the library panics on footers that it does not know
+	f, err := file.OpenParquetFile(path, false)
+	if err != nil {
+		return s
+	}
+	defer f.Close()
+	as, err := pqarrow.FromParquet(f.MetaData().Schema, nil, nil)
+	if err != nil {
+		return s
+	}
+	if known, err := delta.SchemaFromArrow(as); err == nil {
+		s = known
+	}
+	return s
 }
