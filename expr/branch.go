@@ -87,6 +87,9 @@ type part struct {
 // merge puts parts together whose rows do not overlap; rows of no part are null.
 func merge(r *run, t arrow.DataType, parts []part) *vector {
 	rows := r.rows
+	if len(parts) == 0 {
+		return nullVector(t, rows)
+	}
 	out := &vector{t: t, rows: rows, mask: -1, owned: true}
 	valid := newBits(rows)
 	for _, p := range parts {
