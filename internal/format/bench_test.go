@@ -124,3 +124,18 @@ func wideEvents(n int) [][]byte {
 	}
 	return out
 }
+
+// BenchmarkInfer infers the columns of a full sample of wide records.
+func BenchmarkInfer(b *testing.B) {
+	f, err := format.NewJSON(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	payloads := wideEvents(10_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := f.Infer(payloads, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

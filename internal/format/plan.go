@@ -113,14 +113,22 @@ func newField(name string, n *node, follow int) field {
 
 // fold returns the field whose name is the key but for its case.
 func (t *fieldTable) fold(key []byte) (at int, ok bool) {
+	if isLower(key) {
+		at, ok = t.folded[string(key)]
+		return at, ok
+	}
+	at, ok = t.folded[strings.ToLower(string(key))]
+	return at, ok
+}
+
+// isLower reports whether the key is certainly its own lower case.
+func isLower(key []byte) bool {
 	for _, c := range key {
 		if c >= utf8.RuneSelf || c >= 'A' && c <= 'Z' {
-			at, ok = t.folded[strings.ToLower(string(key))]
-			return at, ok
+			return false
 		}
 	}
-	at, ok = t.folded[string(key)]
-	return at, ok
+	return true
 }
 
 // quoted is how a name stands in JSON text without spaces and needless escapes; "" for one that needs

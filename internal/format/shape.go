@@ -43,19 +43,41 @@ type numbers struct {
 // fieldShape is one field of objects.
 type fieldShape struct {
 	shape
-	place     int            // the lowest it had in an object
-	spellings map[string]int // how often each was seen
+	place     int // the lowest it had in an object
+	spellings []spelling
+}
+
+// spelling is one way to write a name, and how often it was seen.
+type spelling struct {
+	name  string
+	times int
 }
 
 // name returns the commonest spelling; of those equally common, the last in the order of bytes, where lower
 // case is.
-func (f *fieldShape) name() (name string) {
-	for spelling, n := range f.spellings {
-		if most := f.spellings[name]; n > most || n == most && spelling > name {
-			name = spelling
+func (f *fieldShape) name() string {
+	var most spelling
+	for _, s := range f.spellings {
+		if s.times > most.times || s.times == most.times && s.name > most.name {
+			most = s
 		}
 	}
-	return name
+	return most.name
+}
+
+// sawAt counts a spelling, at this place of an object.
+func (f *fieldShape) sawAt(place int, name []byte, times int) {
+	if len(f.spellings) == 0 {
+		f.place = place
+	}
+	f.place = min(f.place, place)
+	for i := range f.spellings {
+		if f.spellings[i].name == string(name) {
+			f.spellings[i].times += times
+			return
+		}
+	}
+	f.spellings = append(f.spellings, spelling{string(name), times})
 }
 
 // observe adds a value, which is valid JSON without space around it.
@@ -96,14 +118,8 @@ func (s *shape) observeObject(value []byte) {
 	kind := aStruct
 	place := 0
 	members(value, func(key, value []byte) {
-		f := s.field(string(key))
-		if place < f.place || len(f.spellings) == 0 {
-			f.place = place
-		}
-		if f.spellings == nil {
-			f.spellings = make(map[string]int, 1)
-		}
-		f.spellings[string(key)]++
+		f := s.field(key)
+		f.sawAt(place, key, 1)
 		f.observe(value)
 		if !nameable(key) && tells(value) {
 			kind = anObject
@@ -113,15 +129,19 @@ func (s *shape) observeObject(value []byte) {
 	s.seen |= kind
 }
 
-func (s *shape) field(key string) *fieldShape {
-	lower := strings.ToLower(key)
-	f := s.fields[lower]
+// field returns the field of that name, whatever its case, which it makes if need be.
+func (s *shape) field(key []byte) *fieldShape {
+	lower := key
+	if !isLower(key) {
+		lower = []byte(strings.ToLower(string(key)))
+	}
+	f := s.fields[string(lower)]
 	if f == nil {
 		if s.fields == nil {
 			s.fields = make(map[string]*fieldShape)
 		}
 		f = &fieldShape{}
-		s.fields[lower] = f
+		s.fields[string(lower)] = f
 	}
 	return f
 }
@@ -149,6 +169,9 @@ func members(value []byte, do func(key, value []byte)) {
 	}
 }
 
+// sureDigits is how many digits every double keeps.
+const sureDigits = 15
+
 func (n *numbers) observe(value []byte) {
 	d, _ := parseDecimal(value)
 	whole, scale := d.extent()
@@ -156,8 +179,10 @@ func (n *numbers) observe(value []byte) {
 	if whole > 38 || scale > 38 {
 		n.notDecimal = true
 	}
-	if v, f := parseFloat(value, &d, 64); f != fits || !printsAs(v, 64, &d) {
-		n.notDouble = true
+	if len(d.whole)+len(d.fraction) > sureDigits || d.exponent > 200 || d.exponent < -200 {
+		if v, f := parseFloat(value, &d, 64); f != fits || !printsAs(v, 64, &d) {
+			n.notDouble = true
+		}
 	}
 	if !d.isWhole() {
 		n.fraction = true
@@ -171,15 +196,9 @@ func (s *shape) join(o *shape) {
 	s.seen |= o.seen
 	s.numbers.join(&o.numbers)
 	for lower, from := range o.fields {
-		f := s.field(lower)
-		if from.place < f.place || len(f.spellings) == 0 {
-			f.place = from.place
-		}
-		if f.spellings == nil {
-			f.spellings = make(map[string]int, 1)
-		}
-		for spelling, n := range from.spellings {
-			f.spellings[spelling] += n
+		f := s.field([]byte(lower))
+		for _, way := range from.spellings {
+			f.sawAt(from.place, []byte(way.name), way.times)
 		}
 		f.join(&from.shape)
 	}

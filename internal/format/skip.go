@@ -1,6 +1,9 @@
 package format
 
 import (
+	"encoding/binary"
+	"math/bits"
+
 	"github.com/freshet-io/freshet"
 )
 
@@ -127,7 +130,10 @@ type keySet struct {
 	list  []keyRef
 }
 
-type keyRef struct{ begin, end int } // within the arena
+type keyRef struct {
+	begin, end int    // within the arena
+	hint       uint64 // the same for equal keys, mostly another for others
+}
 
 // keyFrame is the keys of one object.
 type keyFrame struct {
@@ -135,8 +141,20 @@ type keyFrame struct {
 	index        map[string]bool // of them; nil while they are few
 }
 
-// fewKeys is how many keys are compared one by one.
-const fewKeys = 24
+// fewKeys is how many keys are compared one by one, by their hints.
+const fewKeys = 96
+
+func hintOf(key []byte) uint64 {
+	n := len(key)
+	if n >= 8 {
+		return binary.LittleEndian.Uint64(key) ^ bits.RotateLeft64(binary.LittleEndian.Uint64(key[n-8:]), n)
+	}
+	hint := uint64(n)
+	for _, c := range key {
+		hint = hint<<8 | uint64(c)
+	}
+	return hint
+}
 
 func (k *keySet) clear() { k.arena, k.list = k.arena[:0], k.list[:0] }
 
@@ -148,14 +166,15 @@ func (k *keySet) at(i int) []byte { return k.arena[k.list[i].begin:k.list[i].end
 
 // add copies the key to the frame, unless it is there: then it returns false.
 func (k *keySet) add(f *keyFrame, key []byte) bool {
+	hint := hintOf(key)
 	if f.index == nil {
 		for i := f.first; i < len(k.list); i++ {
-			if string(k.at(i)) == string(key) {
+			if k.list[i].hint == hint && string(k.at(i)) == string(key) {
 				return false
 			}
 		}
 		if len(k.list)-f.first >= fewKeys {
-			f.index = make(map[string]bool, 4*fewKeys)
+			f.index = make(map[string]bool, 2*fewKeys)
 			for i := f.first; i < len(k.list); i++ {
 				f.index[string(k.at(i))] = true
 			}
@@ -166,7 +185,7 @@ func (k *keySet) add(f *keyFrame, key []byte) bool {
 	if f.index != nil {
 		f.index[string(key)] = true
 	}
-	k.list = append(k.list, keyRef{len(k.arena), len(k.arena) + len(key)})
+	k.list = append(k.list, keyRef{len(k.arena), len(k.arena) + len(key), hint})
 	k.arena = append(k.arena, key...)
 	return true
 }
