@@ -76,6 +76,9 @@ func (c *commit) commitRows(ctx context.Context) (delta.CommitResult, error) {
 	c.t.mu.Lock()
 	snap := c.t.snap
 	c.t.mu.Unlock()
+	if c.uncertain {
+		snap = nil
+	}
 	fresh := false
 	for range maxRaces {
 		if snap == nil {
@@ -111,7 +114,7 @@ func (c *commit) commitRows(ctx context.Context) (delta.CommitResult, error) {
 // longer takes them.
 func (c *commit) build(snap *delta.Snapshot) (*delta.Transaction, error) {
 	f := c.t.a.form()
-	tx := snap.Table().Begin(snap, nil)
+	set := txns{}
 	for l, s := range c.lanes {
 		id := f.lane(l)
 		if v, ok := snap.Txn(id); !ok || v != s.after {
@@ -120,15 +123,13 @@ func (c *commit) build(snap *delta.Snapshot) (*delta.Transaction, error) {
 		if err := f.checkIdentity(c.t.name, snap, l); err != nil {
 			return nil, fmt.Errorf("%w: %w", freshet.ErrStale, err)
 		}
-		swap(tx, snap, id, s.last)
-		if id := f.identity(l); id != "" {
-			swap(tx, snap, id, 1)
-		}
+		f.record(set, l, s.last)
 	}
 	if number, ok := f.found(snap); ok && number != f.number() {
 		return nil, fmt.Errorf("%w: its progress has another form", freshet.ErrStale)
 	}
-	swap(tx, snap, f.marker(), f.number())
+	tx := snap.Table().Begin(snap, nil)
+	set.addTo(tx, snap)
 	if len(c.adds) > 0 {
 		if err := c.fit(tx, snap); err != nil {
 			return nil, err

@@ -108,37 +108,44 @@ func (f form) checkIdentity(table string, snap *delta.Snapshot, l freshet.Lane) 
 
 // startTxns are the txns of a commit that starts lanes in a table that has none.
 func (f form) startTxns(starts freshet.Progress) []delta.Txn {
-	if len(starts) == 0 {
-		return nil
-	}
-	set := map[string]int64{f.marker(): f.number()}
+	set := txns{}
 	for l, seq := range starts {
-		set[f.lane(l)] = seq
-		if id := f.identity(l); id != "" {
-			set[id] = 1
-		}
+		f.record(set, l, seq)
 	}
-	txns := make([]delta.Txn, 0, len(set))
+	all := make([]delta.Txn, 0, len(set))
 	for id, v := range set {
-		txns = append(txns, delta.Txn{AppID: id, Version: v})
+		all = append(all, delta.Txn{AppID: id, Version: v})
 	}
-	slices.SortFunc(txns, func(a, b delta.Txn) int { return strings.Compare(a.AppID, b.AppID) })
-	return txns
+	slices.SortFunc(all, func(a, b delta.Txn) int { return strings.Compare(a.AppID, b.AppID) })
+	return all
 }
 
-// swap sets a txn under the condition that it is what the snapshot has. It does nothing when it has that value already,
-// beyond checking that it stays.
-func swap(tx *delta.Transaction, snap *delta.Snapshot, appID string, version int64) {
-	was, ok := snap.Txn(appID)
-	tx.ExpectTxn(appID, was, ok)
-	if !ok || was != version {
-		tx.AddTxn(appID, version)
+// txns are versions of txn actions by appId, which a commit sets under the condition that each was what the snapshot
+// that it is built upon has. One that has its version already is only checked to stay.
+type txns map[string]int64
+
+func (s txns) addTo(tx *delta.Transaction, snap *delta.Snapshot) {
+	for id, version := range s {
+		was, ok := snap.Txn(id)
+		tx.ExpectTxn(id, was, ok)
+		if !ok || was != version {
+			tx.AddTxn(id, version)
+		}
+	}
+}
+
+// record adds what records the lane, its origin's identity and the form.
+func (f form) record(s txns, l freshet.Lane, seq int64) {
+	s[f.lane(l)] = seq
+	s[f.marker()] = f.number()
+	if id := f.identity(l); id != "" {
+		s[id] = 1
 	}
 }
 
 // change brings the app's lanes in the snapshot from the form that it has to this one. It returns the txns to set, nil
 // when there is nothing to bring.
-func (f form) change(table string, snap *delta.Snapshot) (map[string]int64, error) {
+func (f form) change(table string, snap *delta.Snapshot) (txns, error) {
 	was, ok := f.found(snap)
 	if !ok || was == f.number() {
 		return nil, nil
@@ -152,7 +159,7 @@ func (f form) change(table string, snap *delta.Snapshot) (map[string]int64, erro
 	}
 	from := form{f.app, was == formMany}
 	prefix := from.lane(freshet.Lane{Origin: origins[0]})
-	set := map[string]int64{f.marker(): f.number()}
+	set := txns{f.marker(): f.number()}
 	for id, txn := range snap.Txns() {
 		if name, ok := strings.CutPrefix(id, prefix); ok && isNumber(name) {
 			set[f.lane(freshet.Lane{Origin: origins[0], Name: name})] = txn.Version

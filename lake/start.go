@@ -62,13 +62,11 @@ func (t *table) bringForm(ctx context.Context, snap *delta.Snapshot) (*delta.Sna
 			return snap, err
 		}
 		tx := snap.Table().Begin(snap, nil)
-		for id, v := range set {
-			swap(tx, snap, id, v)
-		}
+		set.addTo(tx, snap)
 		other := form{f.app, !f.many}
 		for id := range set {
 			if l, ok := laneOf(f, id, f.origins(snap)); ok {
-				swapCheck(tx, snap, other.lane(l))
+				expect(tx, snap, other.lane(l))
 			}
 		}
 		t.describe(tx, map[string]string{"freshet.change": "form of progress"}, nil)
@@ -87,8 +85,8 @@ func (t *table) bringForm(ctx context.Context, snap *delta.Snapshot) (*delta.Sna
 	return nil, t.tooManyRaces()
 }
 
-// swapCheck makes the commit depend on a txn that it does not change.
-func swapCheck(tx *delta.Transaction, snap *delta.Snapshot, appID string) {
+// expect makes the commit depend on a txn that it does not change.
+func expect(tx *delta.Transaction, snap *delta.Snapshot, appID string) {
 	v, ok := snap.Txn(appID)
 	tx.ExpectTxn(appID, v, ok)
 }
@@ -145,8 +143,7 @@ func (t *table) remember(starts freshet.Progress) freshet.Progress {
 func (t *table) start(ctx context.Context, snap *delta.Snapshot, starts freshet.Progress) (freshet.Progress, error) {
 	f := t.a.form()
 	have := freshet.Progress{}
-	tx := snap.Table().Begin(snap, nil)
-	missing := 0
+	set := txns{}
 	for l, seq := range starts {
 		if err := f.checkIdentity(t.name, snap, l); err != nil {
 			return nil, err
@@ -156,16 +153,13 @@ func (t *table) start(ctx context.Context, snap *delta.Snapshot, starts freshet.
 			continue
 		}
 		have[l] = seq
-		missing++
-		swap(tx, snap, f.lane(l), seq)
-		if id := f.identity(l); id != "" {
-			swap(tx, snap, id, 1)
-		}
+		f.record(set, l, seq)
 	}
-	if missing == 0 {
+	if len(set) == 0 {
 		return have, nil
 	}
-	swap(tx, snap, f.marker(), f.number())
+	tx := snap.Table().Begin(snap, nil)
+	set.addTo(tx, snap)
 	t.describe(tx, map[string]string{"freshet.change": "start of lanes"}, nil)
 	done, err := tx.Commit(ctx)
 	if err == nil {
