@@ -43,7 +43,8 @@ func (n *fieldNode) eval(r *run, active bitset) *vector {
 	return v.withValid(andBits(v.valid, of.valid))
 }
 
-// elementNode is an element of a list, from 1, or from the end for negative numbers; null where there is none.
+// elementNode is an element of a list, from 1, or from the end for negative numbers; null where there is
+// none.
 type elementNode struct {
 	of, at node
 	t      arrow.DataType

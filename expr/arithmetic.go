@@ -8,8 +8,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 )
 
-// newArithmetic types + - * / // %. Integers stay integers of the wider side and are checked, except that / gives double;
-// decimals are exact, and only / rounds; a float on either side gives double (float with float: float).
+// newArithmetic types + - * / // %. Integers stay integers of the wider side and are checked, except that /
+// gives double; decimals are exact, and only / rounds; a float on either side gives double (float with float:
+// float).
 func newArithmetic(at place, op string, a, b node) (node, error) {
 	if n, err := newTimeArithmetic(at, op, a, b); n != nil || err != nil {
 		return n, err
@@ -184,8 +185,8 @@ func checkedInt(op string, x, y int64) (v int64, ok bool) {
 	return x % y, true
 }
 
-// decimalResult is the type of a op b. Sums and products keep all digits of the fraction; a quotient has as many as
-// Spark's.
+// decimalResult is the type of a op b. Sums and products keep all digits of the fraction; a quotient has as
+// many as Spark's.
 func decimalResult(at place, op string, a, b *arrow.Decimal128Type) (*arrow.Decimal128Type, error) {
 	whole := max(a.Precision-a.Scale, b.Precision-b.Scale)
 	scale := max(a.Scale, b.Scale)

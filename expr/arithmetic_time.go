@@ -3,7 +3,7 @@ package expr
 // newTimeArithmetic types + and - of dates, timestamps and intervals; nil when neither side is one.
 func newTimeArithmetic(at place, op string, a, b node) (node, error) {
 	ka, kb := kindOf(a.typ()), kindOf(b.typ())
-	if ka != kindDate && ka != kindTime && ka != kindInterval && kb != kindDate && kb != kindTime && kb != kindInterval {
+	if !isTemporal(ka) && !isTemporal(kb) {
 		return nil, nil
 	}
 	if op == "+" && (ka == kindInterval || ka == kindInt) {
@@ -29,6 +29,8 @@ func newTimeArithmetic(at place, op string, a, b node) (node, error) {
 	}
 	return nil, err
 }
+
+func isTemporal(k kind) bool { return k == kindDate || k == kindTime || k == kindInterval }
 
 // intervalOf is the value of an interval, which is always a constant, negated for "-".
 func intervalOf(op string, n node) interval {

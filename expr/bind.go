@@ -11,8 +11,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 )
 
-// Bind settles columns and types for batches of this schema. A name is looked up as written, then ignoring case.
-// Errors: *Error of kind BadType or UnknownColumn.
+// Bind settles columns and types for batches of this schema. A name is looked up as written, then ignoring
+// case. Errors: *Error of kind BadType or UnknownColumn.
 func (e *Expr) Bind(schema *arrow.Schema) (*Bound, error) {
 	b := &binder{schema: schema}
 	root, err := b.bind(e.root)
@@ -23,7 +23,8 @@ func (e *Expr) Bind(schema *arrow.Schema) (*Bound, error) {
 		return nil, e.root.where().typeFault("an interval is no result; add it to a date or a timestamp")
 	}
 	slices.Sort(b.columns)
-	return &Bound{expr: e, root: root, schema: schema, shared: b.shared, columns: slices.Compact(b.columns)}, nil
+	columns := slices.Compact(b.columns)
+	return &Bound{expr: e, root: root, schema: schema, shared: b.shared, columns: columns}, nil
 }
 
 // BindCondition is Bind for an expression that must be boolean.
@@ -83,7 +84,7 @@ func (b *binder) bind(s syntax) (node, error) {
 	case *call:
 		return b.call(s)
 	}
-	panic(fmt.Sprintf("expr: unknown syntax %T", s))
+	panic(fmt.Sprintf("expr: unknown syntax %T", s)) //nolint:forbidigo // the parser makes no other
 }
 
 func (b *binder) bindAll(list []syntax) ([]node, error) {
@@ -129,7 +130,8 @@ func (b *binder) literal(s *literal) (node, error) {
 	if err != nil {
 		return nil, s.fault(BadType, err.Error())
 	}
-	return &constNode{at: s.place, value: &vector{t: typeInterval, rows: 1, ints: []int64{iv.months, iv.micros}}}, nil
+	value := &vector{t: typeInterval, rows: 1, ints: []int64{iv.months, iv.micros}}
+	return &constNode{at: s.place, value: value}, nil
 }
 
 func nullConst(at place, t arrow.DataType) *constNode {

@@ -8,9 +8,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// bitset is one bit a row, row 0 the lowest bit of the first word. Bits past the last row are not defined. A nil bitset
-// stands for all ones where it says which rows are valid or active. Bitsets are shared between vectors: whoever made one
-// may write it until it is handed on.
+// bitset is one bit a row, row 0 the lowest bit of the first word. Bits past the last row are not defined. A
+// nil bitset stands for all ones where it says which rows are valid or active. Bitsets are shared between
+// vectors: whoever made one may write it until it is handed on.
 type bitset []uint64
 
 func newBits(rows int) bitset { return make(bitset, (rows+63)/64) }

@@ -40,7 +40,8 @@ func (n *caseNode) eval(r *run, active bitset) *vector {
 	return merge(r, n.t, parts)
 }
 
-// coalesceNode is the first argument that is not null. Later ones run only on rows where those before are null.
+// coalesceNode is the first argument that is not null. Later ones run only on rows where those before are
+// null.
 type coalesceNode struct {
 	t    arrow.DataType
 	args []node
@@ -169,7 +170,7 @@ func mergeNested(out *vector, parts []part) {
 	}
 	all, err := array.Concatenate(arrays, memory.DefaultAllocator)
 	if err != nil {
-		panic("expr: " + err.Error())
+		panic("expr: " + err.Error()) //nolint:forbidigo // the types are equal
 	}
 	defer all.Release()
 	spans := make([]Span, out.rows)

@@ -103,7 +103,8 @@ func isoWeek(days int64) int64 {
 	return (thursday-daysOf(year, 1, 1))/7 + 1
 }
 
-// interval is a span of time; months and days are not a fixed number of microseconds. All times being UTC, a day is.
+// interval is a span of time; months and days are not a fixed number of microseconds. All times being UTC, a
+// day is.
 type interval struct {
 	months, micros int64
 }

@@ -108,7 +108,8 @@ func (t *clockText) zone() (zoned bool, offset int64) {
 	return true, sign * (hours*3600 + minutes*60)
 }
 
-// parseClock reads `2024-05-01`, `2024-05-01T10:00`, `2024-05-01 10:00:00.123456+02:00`, spaces around it allowed.
+// parseClock reads `2024-05-01`, `2024-05-01T10:00`, `2024-05-01 10:00:00.123456+02:00`, spaces around it
+// allowed.
 func parseClock(s string) (clock, error) {
 	t := clockText{strings.TrimSpace(s), true}
 	var c clock
@@ -155,7 +156,8 @@ func appendDate(dst []byte, days int64) []byte {
 	return appendPadded(dst, day, 2)
 }
 
-// appendTimestamp writes `2024-05-01 10:00:00.123`, without a zone and without trailing zeros of the fraction.
+// appendTimestamp writes `2024-05-01 10:00:00.123`, without a zone and without trailing zeros of the
+// fraction.
 func appendTimestamp(dst []byte, micros int64) []byte {
 	days := floorDiv(micros, microsPerDay)
 	rest := micros - days*microsPerDay

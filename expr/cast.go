@@ -10,8 +10,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 )
 
-// newCast makes an explicit cast, checked: a value that the type cannot hold fails the row, or is null with try.
-// A constant that cannot be cast is an error here.
+// newCast makes an explicit cast, checked: a value that the type cannot hold fails the row, or is null with
+// try. A constant that cannot be cast is an error here.
 func newCast(at place, of node, to arrow.DataType, try bool) (node, error) {
 	from := of.typ()
 	if arrow.TypeEqual(from, to) {

@@ -6,8 +6,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// fold replaces a node whose arguments are all constant by its value. A node that faults stays: whether it runs depends on
-// the branch it is in.
+// fold replaces a node whose arguments are all constant by its value. A node that faults stays: whether it
+// runs depends on the branch it is in.
 func fold(n node) node {
 	m, ok := n.(interface{ mapping() *mapNode })
 	if !ok || !allConst(m.mapping().args) || len(m.mapping().args) == 0 {
@@ -42,8 +42,8 @@ func isNullConst(n node) bool {
 	return ok && c.isNull()
 }
 
-// coerce makes a node have type t where that loses nothing, and string literals and numbers as written where they fit.
-// ok is false when it cannot.
+// coerce makes a node have type t where that loses nothing, and string literals and numbers as written where
+// they fit. ok is false when it cannot.
 func coerce(n node, t arrow.DataType) (_ node, ok bool, err error) {
 	from := n.typ()
 	if arrow.TypeEqual(from, t) {

@@ -7,8 +7,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 )
 
-// compareNode is a comparison of two values that are held alike. Floats are in total order: NaN equals itself and is above
-// all others. Strings compare by bytes.
+// compareNode is a comparison of two values that are held alike. Floats are in total order: NaN equals itself
+// and is above all others. Strings compare by bytes.
 type compareNode struct {
 	mapNode
 	op string

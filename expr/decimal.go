@@ -128,8 +128,8 @@ func divDecimal(a decimal128.Num, scaleA int32, b decimal128.Num, scaleB, scale,
 	return d, fits(d, precision)
 }
 
-// parseDecimal reads an optional sign, digits with an optional point, and an optional exponent, rounding halves away
-// from zero. Spaces around it are allowed.
+// parseDecimal reads an optional sign, digits with an optional point, and an optional exponent, rounding
+// halves away from zero. Spaces around it are allowed.
 func parseDecimal(s string, precision, scale int32) (decimal128.Num, error) {
 	s = strings.TrimSpace(s)
 	negative := strings.HasPrefix(s, "-")

@@ -28,8 +28,8 @@ func cells(t *testing.T, src string, rec arrow.RecordBatch) []string {
 	return parts[1:]
 }
 
-// TestEval_AnyRowsOfABatch_SameAsEachRowAlone checks that no row's result depends on which rows stand beside it, nor on
-// where a batch begins in the memory of its columns.
+// TestEval_AnyRowsOfABatch_SameAsEachRowAlone checks that no row's result depends on which rows stand beside
+// it, nor on where a batch begins in the memory of its columns.
 func TestEval_AnyRowsOfABatch_SameAsEachRowAlone(t *testing.T) {
 	r := newRand(t)
 	rec := testBatch(t)
@@ -95,7 +95,8 @@ func (o oracle) number(depth int) term {
 	switch o.r.IntN(6) {
 	case 0:
 		c := o.truth(depth - 1)
-		return term{fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", c.src, x.src, y.src), func(row map[string]value) value {
+		src := fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", c.src, x.src, y.src)
+		return term{src, func(row map[string]value) value {
 			switch v := c.eval(row); v {
 			case oracleFault{}:
 				return v
@@ -114,7 +115,9 @@ func (o oracle) number(depth int) term {
 	}
 	op := []string{"+", "-", "*", "//", "%"}[o.r.IntN(5)]
 	return term{fmt.Sprintf("(%s %s %s)", x.src, op, y.src), func(row map[string]value) value {
-		return both(x.eval(row), y.eval(row), func(a, b value) value { return arithmetic(op, a.(int64), b.(int64)) })
+		return both(x.eval(row), y.eval(row), func(a, b value) value {
+			return arithmetic(op, a.(int64), b.(int64))
+		})
 	}}
 }
 
@@ -174,14 +177,19 @@ func (o oracle) truth(depth int) term {
 		return o.connective(depth)
 	case 4:
 		x, low, high := o.number(depth-1), int64(o.r.IntN(5)-3), int64(o.r.IntN(5))
-		return term{fmt.Sprintf("(%s) BETWEEN %d AND %d", x.src, low, high), func(row map[string]value) value {
-			return both(x.eval(row), true, func(a, _ value) value { return a.(int64) >= low && a.(int64) <= high })
+		src := fmt.Sprintf("(%s) BETWEEN %d AND %d", x.src, low, high)
+		return term{src, func(row map[string]value) value {
+			return both(x.eval(row), true, func(a, _ value) value {
+				return a.(int64) >= low && a.(int64) <= high
+			})
 		}}
 	}
 	x, y := o.number(depth-1), o.number(depth-1)
 	op := []string{"=", "<>", "<", "<=", ">", ">="}[o.r.IntN(6)]
 	return term{fmt.Sprintf("%s %s %s", x.src, op, y.src), func(row map[string]value) value {
-		return both(x.eval(row), y.eval(row), func(a, b value) value { return compare(op, a.(int64), b.(int64)) })
+		return both(x.eval(row), y.eval(row), func(a, b value) value {
+			return compare(op, a.(int64), b.(int64))
+		})
 	}}
 }
 

@@ -51,8 +51,8 @@ func (e *Error) Text() string {
 	return s.String()
 }
 
-// At returns the error as it stands in a file: line and col are where the expression's first character is, indent is
-// how many characters stand before each further line of it.
+// At returns the error as it stands in a file: line and col are where the expression's first character is,
+// indent is how many characters stand before each further line of it.
 func (e *Error) At(line, col, indent int) *Error {
 	moved := *e
 	if moved.Line == 1 {
@@ -70,7 +70,8 @@ type RowError struct {
 	Err *Error // of kind RowFault
 }
 
-// RowErrors are the rows on which an expression failed, ascending. The result that comes with it holds null in them.
+// RowErrors are the rows on which an expression failed, ascending. The result that comes with it holds null
+// in them.
 type RowErrors struct {
 	Rows []RowError
 }

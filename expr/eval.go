@@ -2,6 +2,7 @@ package expr
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -9,9 +10,10 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// Eval computes the expression for every row of the batch, whose schema must be the bound one as far as the expression
-// reads it. The array is the caller's. Rows that failed are null in it and named by a *RowErrors, which comes together
-// with the array; with any other error the array is nil. Errors: *RowErrors; ctx's error.
+// Eval computes the expression for every row of the batch, whose schema must be the bound one as far as the
+// expression reads it. The array is the caller's. Rows that failed are null in it and named by a *RowErrors,
+// which comes together with the array; with any other error the array is nil. Errors: *RowErrors; ctx's
+// error.
 func (b *Bound) Eval(ctx context.Context, rec arrow.RecordBatch) (arrow.Array, error) {
 	r, v, err := b.run(ctx, rec)
 	if err != nil {
@@ -23,8 +25,8 @@ func (b *Bound) Eval(ctx context.Context, rec arrow.RecordBatch) (arrow.Array, e
 	return v.array(), r.rowErrors()
 }
 
-// Rows returns the rows of the batch for which the expression, a boolean, is true: neither false nor null nor failed.
-// Errors: *RowErrors, together with the rows; ctx's error.
+// Rows returns the rows of the batch for which the expression, a boolean, is true: neither false nor null nor
+// failed. Errors: *RowErrors, together with the rows; ctx's error.
 func (b *Bound) Rows(ctx context.Context, rec arrow.RecordBatch) ([]Span, error) {
 	if kindOf(b.Type()) != kindBool && kindOf(b.Type()) != kindNull {
 		return nil, place{1, 1, 1}.typeFault("a condition is boolean, found %s", typeName(b.Type()))
@@ -43,11 +45,12 @@ func (b *Bound) Rows(ctx context.Context, rec arrow.RecordBatch) ([]Span, error)
 	return spansOf(truth, v.rows), r.rowErrors()
 }
 
-// Filter returns the rows of the batch for which the expression is true; the batch itself, retained, when that is all of
-// them. The result is the caller's and may be empty. Errors: as Rows, with the batch.
+// Filter returns the rows of the batch for which the expression is true; the batch itself, retained, when
+// that is all of them. The result is the caller's and may be empty. Errors: as Rows, with the batch.
 func (b *Bound) Filter(ctx context.Context, rec arrow.RecordBatch) (arrow.RecordBatch, error) {
 	rows, err := b.Rows(ctx, rec)
-	if _, faults := err.(*RowErrors); err != nil && !faults {
+	var faults *RowErrors
+	if err != nil && !errors.As(err, &faults) {
 		return nil, err
 	}
 	return TakeBatch(rec, rows), err
@@ -63,8 +66,8 @@ func (b *Bound) run(ctx context.Context, rec arrow.RecordBatch) (*run, *vector, 
 		want := b.schema.Field(c)
 		if c >= int(rec.NumCols()) || rec.ColumnName(c) != want.Name ||
 			!arrow.TypeEqual(rec.Column(c).DataType(), want.Type) {
-			return nil, nil, fmt.Errorf("evaluate %s: the batch is not of the schema that was bound: wanted column %d "+
-				"to be %q of type %s", clip(b.String()), c, want.Name, want.Type)
+			return nil, nil, fmt.Errorf("evaluate %s: the batch is not of the schema that was bound: "+
+				"wanted column %d to be %q of type %s", clip(b.String()), c, want.Name, want.Type)
 		}
 		r.columns[c] = rec.Column(c)
 	}

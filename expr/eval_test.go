@@ -119,7 +119,8 @@ func evaluate(t testing.TB, src string, rec arrow.RecordBatch) string {
 	return show(arr, err)
 }
 
-// TestEval_Cases runs the expressions of testdata: each line is an expression, the next, indented, what it gives.
+// TestEval_Cases runs the expressions of testdata: each line is an expression, the next, indented, what it
+// gives.
 func TestEval_Cases(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -1,15 +1,15 @@
-// Package expr parses, checks and runs SQL expressions over Arrow record batches, a column at a time, and tells from a
-// file's statistics whether an expression can be true of any of its rows.
+// Package expr parses, checks and runs SQL expressions over Arrow record batches, a column at a time, and
+// tells from a file's statistics whether an expression can be true of any of its rows.
 //
 //	e, err := expr.Parse("CAST(ts AS DATE) >= DATE '2024-05-01' AND host NOT LIKE '%.internal'")
 //	b, err := e.Bind(schema)              // types are checked here, before anything runs
 //	kept, err := b.Filter(ctx, batch)     // the rows where it is true
 //
-// The dialect is a small SQL close to DuckDB's, with Delta's type names: three-valued logic, exact decimals, checked
-// integers, and no implicit cast from string to anything, literals apart. All times are in UTC. A row on which an expression
-// fails (a cast, an overflow, a division by zero) does not stop the others: it is null in the result and named in a
-// *RowErrors, so that the caller can put the row aside. A branch that is not taken (CASE, COALESCE, the right side of AND
-// and OR) does not fail.
+// The dialect is a small SQL close to DuckDB's, with Delta's type names: three-valued logic, exact decimals,
+// checked integers, and no implicit cast from string to anything, literals apart. All times are in UTC. A row
+// on which an expression fails (a cast, an overflow, a division by zero) does not stop the others: it is null
+// in the result and named in a *RowErrors, so that the caller can put the row aside. A branch that is not
+// taken (CASE, COALESCE, the right side of AND and OR) does not fail.
 //
 // Non-goals: aggregates, subqueries, user functions, collations, session time zones.
 package expr
@@ -27,14 +27,14 @@ const (
 	MaxDepth  = 500      // levels of nesting; chains of AND, OR and || are one level
 )
 
-// Expr is a parsed expression: its grammar is right, its names and types are not yet looked at. It does not change
-// and is safe for concurrent use.
+// Expr is a parsed expression: its grammar is right, its names and types are not yet looked at. It does not
+// change and is safe for concurrent use.
 type Expr struct {
 	root syntax
 }
 
-// Bound is an expression whose columns and types are settled for one schema. It does not change and is safe for
-// concurrent use.
+// Bound is an expression whose columns and types are settled for one schema. It does not change and is safe
+// for concurrent use.
 type Bound struct {
 	expr    *Expr
 	root    node
@@ -44,7 +44,7 @@ type Bound struct {
 }
 
 // String returns the expression as canonical SQL: Parse of it gives the same expression again.
-func (e *Expr) String() string { return print(e.root) }
+func (e *Expr) String() string { return printed(e.root) }
 
 // String returns the expression as canonical SQL.
 func (b *Bound) String() string { return b.expr.String() }
@@ -52,7 +52,8 @@ func (b *Bound) String() string { return b.expr.String() }
 // Type is the type of the result. A bare NULL has arrow.Null.
 func (b *Bound) Type() arrow.DataType { return b.root.typ() }
 
-// Nullable tells whether the result can hold nulls, as far as the schema tells. Rows that fail are null regardless.
+// Nullable tells whether the result can hold nulls, as far as the schema tells. Rows that fail are null
+// regardless.
 func (b *Bound) Nullable() bool { return b.root.nullable() }
 
 // Columns returns the top-level columns that the expression reads, in the order of the schema.
@@ -75,13 +76,14 @@ func (b *Bound) Column() (name string, ok bool) {
 
 type clockKey struct{}
 
-// WithClock returns a context under which current_timestamp is t, so that all expressions run on one batch agree.
-// Without it each Eval takes the time at which it begins.
+// WithClock returns a context under which current_timestamp is t, so that all expressions run on one batch
+// agree. Without it each Eval takes the time at which it begins.
 func WithClock(ctx context.Context, t time.Time) context.Context {
 	return context.WithValue(ctx, clockKey{}, t)
 }
 
-// Column returns the name that the expression consists of, when it is nothing but the name of a top-level column.
+// Column returns the name that the expression consists of, when it is nothing but the name of a top-level
+// column.
 func (e *Expr) Column() (name string, ok bool) {
 	return columnName(e.root)
 }

@@ -30,8 +30,8 @@ type callSite struct {
 }
 
 func families() []map[string]function {
-	return []map[string]function{stringFunctions, regexpFunctions, mathFunctions, timeFunctions, formatFunctions,
-		jsonFunctions, choiceFunctions}
+	return []map[string]function{stringFunctions, regexpFunctions, mathFunctions, timeFunctions,
+		formatFunctions, jsonFunctions, choiceFunctions}
 }
 
 // Functions returns the names of all functions, sorted.
@@ -138,8 +138,8 @@ func accept(at place, letter byte, n node) (_ node, wanted string, err error) {
 	case 'y':
 		return keep(typeString, "string or binary", kindString, kindBinary)
 	case 'x':
-		return to(typeString, "a value that has a text", kindString, kindBool, kindInt, kindFloat, kindDecimal,
-			kindDate, kindTime)
+		return to(typeString, "a value that has a text", kindString, kindBool, kindInt, kindFloat,
+			kindDecimal, kindDate, kindTime)
 	case 'i':
 		return keep(typeInt64, "an integer", kindInt)
 	case 'n':

@@ -9,7 +9,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// A format is written as strftime does (%Y-%m-%d) or as Java does (yyyy-MM-dd): one that holds a % is the former.
+// A format is written as strftime does (%Y-%m-%d) or as Java does (yyyy-MM-dd): one that holds a % is the
+// former.
 var formatFunctions = map[string]function{
 	"strftime":    {"ws", newFormat},
 	"date_format": {"ws", newFormat},
@@ -27,6 +28,9 @@ type formatPart struct {
 }
 
 const formatText = byte(0)
+
+const javaLetters = "yyyy, yy, M, MM, MMM, MMMM, d, dd, D, E, EEEE, H, HH, h, hh, a, m, mm, s, ss, S to SSSSSS, " +
+	"X, XXX, texts in '' or % codes"
 
 const strftimeCodes = "%Y %y %m %b %B %d %j %a %A %H %I %p %M %S %f %g %z %F %T %%"
 
@@ -112,8 +116,7 @@ func parseJavaFormat(text string) ([]formatPart, error) {
 			}
 			p, ok := javaPart(c, n)
 			if !ok {
-				return nil, fmt.Errorf("the format has %s, wanted yyyy, yy, M, MM, MMM, MMMM, d, dd, D, E, EEEE, "+
-					"H, HH, h, hh, a, m, mm, s, ss, S to SSSSSS, X, XXX, texts in '' or %% codes", text[:n])
+				return nil, fmt.Errorf("the format has %s, wanted %s", text[:n], javaLetters)
 			}
 			parts, text = append(parts, p), text[n:]
 		default:
@@ -220,7 +223,8 @@ func (p formatPart) append(dst []byte, days, micros int64) []byte {
 	return append(dst, []string{"+0000", "Z", "Z", "Z"}[p.width]...)
 }
 
-// newParse reads a string by a format: all of it must match. What the format leaves out is January, the first, midnight.
+// newParse reads a string by a format: all of it must match. What the format leaves out is January, the
+// first, midnight.
 func newParse(c *callSite, to arrow.DataType) (node, error) {
 	format, err := c.format()
 	if err != nil {
@@ -229,7 +233,7 @@ func newParse(c *callSite, to arrow.DataType) (node, error) {
 	hasYear := false
 	for _, p := range format {
 		if strings.IndexByte("ajA", p.what) >= 0 && p.what != formatText {
-			return nil, c.typeFault("%s: a weekday or day of the year in the format can be written, not read", c.name)
+			return nil, c.typeFault("%s: a weekday or day of the year can be written, not read", c.name)
 		}
 		hasYear = hasYear || p.what == 'Y' || p.what == 'y'
 	}

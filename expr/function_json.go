@@ -54,7 +54,8 @@ func parseJSONPath(text string) ([]jsonStep, error) {
 			digits, after, found := strings.Cut(rest[1:], "]")
 			n, err := strconv.Atoi(digits)
 			if !found || err != nil || n < 0 {
-				return nil, fmt.Errorf("the path '%s' has '%s' where a number in [] is wanted", clip(text), clip(rest))
+				return nil, fmt.Errorf("the path '%s' has '%s' where a number in [] is wanted",
+					clip(text), clip(rest))
 			}
 			step.index, step.isIndex, rest = n, true, after
 		default:
@@ -77,8 +78,8 @@ func (c *callSite) jsonPath(i int) ([]jsonStep, error) {
 	return steps, nil
 }
 
-// newJSONExtract gives the value at a path, null when there is none: as text of JSON, or, unquoted, strings as what they
-// stand for and null as null. Text that is no JSON fails the row when strict, else it is null.
+// newJSONExtract gives the value at a path, null when there is none: as text of JSON, or, unquoted, strings
+// as what they stand for and null as null. Text that is no JSON fails the row when strict, else it is null.
 func newJSONExtract(c *callSite, unquoted, strict bool) (node, error) {
 	path, err := c.jsonPath(1)
 	if err != nil {

@@ -17,8 +17,10 @@ var mathFunctions = map[string]function{
 	"sqrt":    {"f", of(typeFloat64, mapFloats(squareRoot))},
 	"power":   {"ff", of(typeFloat64, mapFloats(power))},
 	"pow":     {"ff", of(typeFloat64, mapFloats(power))},
-	"mod":     {"nn", func(c *callSite) (node, error) { return newArithmetic(c.place, "%", c.args[0], c.args[1]) }},
+	"mod":     {"nn", newMod},
 }
+
+func newMod(c *callSite) (node, error) { return newArithmetic(c.place, "%", c.args[0], c.args[1]) }
 
 func newAbs(c *callSite) (node, error) {
 	t := c.args[0].typ()
@@ -39,7 +41,9 @@ func newAbs(c *callSite) (node, error) {
 			return math.Abs(k.args[0].float(i)), isValue
 		}))
 	}
-	return c.node(t, mapDecimals(func(k *kernel, i int) (decimal128.Num, bool) { return k.args[0].dec(i).Abs(), true }))
+	return c.node(t, mapDecimals(func(k *kernel, i int) (decimal128.Num, bool) {
+		return k.args[0].dec(i).Abs(), true
+	}))
 }
 
 // mapDecimals makes a run out of a function of one row; ok is false when the result has too many digits.
@@ -150,18 +154,22 @@ func rescaleFloor(d decimal128.Num, scale, digits int32) (decimal128.Num, bool) 
 	return mulDecimal(d, decimal128.GetScaleMultiplier(int(-digits)))
 }
 
-// roundFloat rounds the decimal text of the number, so that round(1.005, 2) is what a person expects of 1.005.
+// roundFloat rounds the decimal text of the number, so that round(1.005, 2) is what a person expects of
+// 1.005.
 func roundFloat(f float64, digits int) float64 {
 	if math.IsNaN(f) || math.IsInf(f, 0) || digits == 0 {
 		return math.Round(f)
 	}
-	if d, err := parseDecimal(string(appendFloat(nil, f, typeFloat64)), maxDigits, int32(max(digits, 0))); err == nil {
-		if digits < 0 {
-			d, _ = roundTo(d, int32(-digits), maxDigits)
-		}
-		return decimalFloat(d, int32(max(digits, 0)))
+	scale := int32(max(digits, 0))
+	d, err := parseDecimal(string(appendFloat(nil, f, typeFloat64)), maxDigits, scale)
+	if err != nil {
+		// So large that it has no digits to round, or so many that they are beyond its precision.
+		return f
 	}
-	return f
+	if digits < 0 {
+		d, _ = roundTo(d, int32(-digits), maxDigits)
+	}
+	return decimalFloat(d, scale)
 }
 
 // newWhole is floor and ceil: a decimal gives a decimal without fraction, a float a float, an integer itself.

@@ -4,7 +4,8 @@ import (
 	"regexp"
 )
 
-// Patterns are RE2's, as Go's regexp has them: linear time, no back-references. They are constants, compiled once.
+// Patterns are RE2's, as Go's regexp has them: linear time, no back-references. They are constants, compiled
+// once.
 var regexpFunctions = map[string]function{
 	"regexp_like":    {"ss", newRegexpLike},
 	"regexp_matches": {"ss", newRegexpLike},
@@ -50,7 +51,8 @@ func newRegexpExtract(c *callSite) (node, error) {
 		}
 	}
 	if group < 0 || group > int64(re.NumSubexp()) {
-		return nil, c.typeFault("the pattern has %d groups, and regexp_extract is to give group %d", re.NumSubexp(), group)
+		return nil, c.typeFault("the pattern has %d groups, and regexp_extract is to give group %d",
+			re.NumSubexp(), group)
 	}
 	return c.node(typeString, mapBytes(func(k *kernel, i int, dst []byte) ([]byte, result) {
 		s := k.args[0].bytes(i)
@@ -62,8 +64,8 @@ func newRegexpExtract(c *callSite) (node, error) {
 	}))
 }
 
-// newRegexpReplace replaces the first match, with the option 'g' all of them. \0 to \9 in the replacement are groups, \\
-// is a backslash.
+// newRegexpReplace replaces the first match, with the option 'g' all of them. \0 to \9 in the replacement are
+// groups, \\ is a backslash.
 func newRegexpReplace(c *callSite) (node, error) {
 	re, err := c.pattern()
 	if err != nil {
@@ -84,7 +86,8 @@ func newRegexpReplace(c *callSite) (node, error) {
 			return nil, err
 		}
 		if option != "g" && option != "" {
-			return nil, c.typeFault("regexp_replace knows the option 'g' (all matches), found '%s'", clip(option))
+			return nil, c.typeFault("regexp_replace knows the option 'g' (all matches), found '%s'",
+				clip(option))
 		}
 		if option == "g" {
 			most = -1
@@ -125,7 +128,8 @@ func parseReplacement(c *callSite, text string, groups int) (replacement, error)
 		}
 		group := int(text[i] - '0')
 		if group > groups {
-			return out, c.typeFault("the pattern has %d groups, and the replacement names \\%d", groups, group)
+			return out, c.typeFault("the pattern has %d groups, and the replacement names \\%d",
+				groups, group)
 		}
 		out.texts, out.groups = append(out.texts, string(plain)), append(out.groups, group)
 		plain = nil

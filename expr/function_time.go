@@ -22,8 +22,8 @@ var timeFunctions = map[string]function{
 	"second":            {"t", of(typeInt32, mapInts(partOf("second")))},
 	"date_part":         {"sw", newDatePart},
 	"date_trunc":        {"sw", newDateTrunc},
-	"date_add":          {"di", func(c *callSite) (node, error) { return addDays(c.place, "+", c.args[0], c.args[1]), nil }},
-	"date_sub":          {"di", func(c *callSite) (node, error) { return addDays(c.place, "-", c.args[0], c.args[1]), nil }},
+	"date_add":          {"di", moveDays("+")},
+	"date_sub":          {"di", moveDays("-")},
 	"datediff":          {"aa?a", newDateDiff},
 	"date_diff":         {"aa?a", newDateDiff},
 	"now":               {"", func(*callSite) (node, error) { return &clockNode{typeTimestamp}, nil }},
@@ -35,6 +35,10 @@ var timeFunctions = map[string]function{
 	"from_unixtime":     {"n?s", newFromUnixTime},
 	"to_timestamp":      {"a?s", newToTimestamp},
 	"to_date":           {"a?s", newToDate},
+}
+
+func moveDays(op string) func(*callSite) (node, error) {
+	return func(c *callSite) (node, error) { return addDays(c.place, op, c.args[0], c.args[1]), nil }
 }
 
 // parts splits a date or timestamp into days and the microseconds of the day.
@@ -98,11 +102,13 @@ func newDatePart(c *callSite) (node, error) {
 	}
 	f := partOf(unit)
 	if f == nil {
-		return nil, noUnit(c, unit, "year, quarter, month, week, day, dayofyear, hour, minute, second, millisecond or microsecond")
+		return nil, noUnit(c, unit, "dayofyear, "+unitNames)
 	}
 	c.args = c.args[1:]
 	return c.node(typeInt32, mapInts(f))
 }
+
+const unitNames = "year, quarter, month, week, day, hour, minute, second, millisecond or microsecond"
 
 func noUnit(c *callSite, unit, wanted string) error {
 	err := c.typeFault("%s knows no such unit", c.name)
@@ -110,7 +116,8 @@ func noUnit(c *callSite, unit, wanted string) error {
 	return err
 }
 
-// truncate returns the function that cuts days since 1970 to the beginning of a unit; nil for units below a day.
+// truncate returns the function that cuts days since 1970 to the beginning of a unit; nil for units below a
+// day.
 func truncate(unit string) func(days int64) int64 {
 	switch unit {
 	case "year":
@@ -138,13 +145,15 @@ func newDateTrunc(c *callSite) (node, error) {
 	cut, step := truncate(unit), unitMicros(unit)
 	switch {
 	case cut != nil && kindOf(t) == kindDate:
-		return rising(t, mapInts(func(k *kernel, i int) (int64, result) { return cut(k.args[0].int(i)), isValue }))(c)
+		return rising(t, mapInts(func(k *kernel, i int) (int64, result) {
+			return cut(k.args[0].int(i)), isValue
+		}))(c)
 	case cut != nil:
 		return rising(t, mapInts(func(k *kernel, i int) (int64, result) {
 			return cut(floorDiv(k.args[0].int(i), microsPerDay)) * microsPerDay, isValue
 		}))(c)
 	case step == 0:
-		return nil, noUnit(c, unit, "year, quarter, month, week, day, hour, minute, second, millisecond or microsecond")
+		return nil, noUnit(c, unit, unitNames)
 	case kindOf(t) == kindDate:
 		return nil, c.typeFault("date_trunc('%s', …) takes a timestamp, found date", unit)
 	}
@@ -154,8 +163,8 @@ func newDateTrunc(c *callSite) (node, error) {
 	}))(c)
 }
 
-// newDateDiff is datediff(end, start) in days, or datediff('unit', start, end): how many beginnings of the unit lie
-// between the two.
+// newDateDiff is datediff(end, start) in days, or datediff('unit', start, end): how many beginnings of the
+// unit lie between the two.
 func newDateDiff(c *callSite) (node, error) {
 	unit, from, to := "day", 1, 0
 	if len(c.args) == 3 {
@@ -184,7 +193,7 @@ func newDateDiff(c *callSite) (node, error) {
 	}
 	number, err := unitNumber(unit)
 	if err != nil {
-		return nil, noUnit(c, unit, "year, quarter, month, week, day, hour, minute, second, millisecond or microsecond")
+		return nil, noUnit(c, unit, unitNames)
 	}
 	c.args = sides
 	var t arrow.DataType = typeInt64
@@ -275,7 +284,8 @@ func secondsToMicros(k *kernel, i int) (int64, result) {
 	return micros, isValue
 }
 
-// newToTimestamp makes a timestamp of a number of seconds, of a date, or of a string: as CAST reads it, or by a format.
+// newToTimestamp makes a timestamp of a number of seconds, of a date, or of a string: as CAST reads it, or by
+// a format.
 func newToTimestamp(c *callSite) (node, error) {
 	t := c.args[0].typ()
 	switch {
@@ -307,7 +317,8 @@ func newToDate(c *callSite) (node, error) {
 
 // newFromUnixTime writes the time that a number of seconds stands for, by default as 2024-05-01 10:00:00.
 func newFromUnixTime(c *callSite) (node, error) {
-	ts, err := rising(typeTimestamp, mapInts(secondsToMicros))(&callSite{c.place, c.name, c.args[:1], c.share})
+	seconds := &callSite{c.place, c.name, c.args[:1], c.share}
+	ts, err := rising(typeTimestamp, mapInts(secondsToMicros))(seconds)
 	if err != nil {
 		return nil, err
 	}
@@ -319,6 +330,5 @@ func newFromUnixTime(c *callSite) (node, error) {
 	return newFormat(c)
 }
 
-// weekdays and months give names for formats.
 func monthName(month int64) string  { return time.Month(month).String() }
 func weekdayName(days int64) string { return time.Weekday((weekday(days) + 1) % 7).String() }

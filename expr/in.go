@@ -59,15 +59,15 @@ func (b *binder) in(s *in) (node, error) {
 		return negated(newIn(s.place, nodes[0], nodes[1:]), s.not), nil
 	}
 	of := b.share(nodes[0])
-	any := &logicNode{or: true}
+	found := &logicNode{or: true}
 	for _, item := range nodes[1:] {
 		equal, err := newCompare(s.place, "=", of, item)
 		if err != nil {
 			return nil, err
 		}
-		any.args = append(any.args, equal)
+		found.args = append(found.args, equal)
 	}
-	return negated(any, s.not), nil
+	return negated(found, s.not), nil
 }
 
 func newIn(at place, of node, list []node) node {

@@ -10,8 +10,8 @@ import (
 // maxJSONDepth is how deep arrays and objects may be nested in each other.
 const maxJSONDepth = 512
 
-// jsonText is JSON that is read from the left; ok falls when it is none. Unlike RFC 8259 it does not look for invalid
-// UTF-8, which the column's type rules out.
+// jsonText is JSON that is read from the left; ok falls when it is none. Unlike RFC 8259 it does not look for
+// invalid UTF-8, which the column's type rules out.
 type jsonText struct {
 	s     []byte
 	at    int
@@ -43,7 +43,8 @@ func findJSON(s []byte, path []jsonStep) (value []byte, found, ok bool) {
 	return s[from:t.at], true, true
 }
 
-// descend moves to the value of a key or index of the value that comes next; false when it has none. The text is valid.
+// descend moves to the value of a key or index of the value that comes next; false when it has none. The text
+// is valid.
 func (t *jsonText) descend(step jsonStep) bool {
 	t.space()
 	open := byte('{')
@@ -200,7 +201,11 @@ func (t *jsonText) string() {
 }
 
 func (t *jsonText) escape() {
-	c := t.peek()
+	if t.at == len(t.s) {
+		t.ok = false
+		return
+	}
+	c := t.s[t.at]
 	t.at++
 	switch {
 	case c == 'u':
@@ -256,8 +261,8 @@ func (t *jsonText) digits() {
 	t.at += n
 }
 
-// appendJSONString writes what a valid string with its quotes stands for. A surrogate without its other half becomes
-// U+FFFD.
+// appendJSONString writes what a valid string with its quotes stands for. A surrogate without its other half
+// becomes U+FFFD.
 func appendJSONString(dst, s []byte) []byte {
 	s = s[1 : len(s)-1]
 	for len(s) > 0 {

@@ -29,8 +29,8 @@ func parsePattern(text string, escape rune, fold bool) (*pattern, error) {
 		last := len(p.parts) - 1
 		switch {
 		case escaped && r != '%' && r != '_' && r != escape:
-			return nil, fmt.Errorf("in the pattern '%s' the escape %q stands before %q, wanted %%, _ or itself",
-				clip(text), escape, r)
+			return nil, fmt.Errorf("in the pattern '%s' the escape %q stands before %q, "+
+				"wanted %%, _ or itself", clip(text), escape, r)
 		case escaped:
 			escaped = false
 			p.parts[last] = append(p.parts[last], symbol{char: r})
@@ -199,15 +199,15 @@ func (b *binder) like(s *like) (node, error) {
 		}
 		return negated(newLike(s.place, nodes[0], p), s.not), nil
 	}
-	n := &mapNode{t: typeBool, at: s.place, args: nodes[:2], run: mapBools(func(k *kernel, i int) (bool, result) {
+	match := func(k *kernel, i int) (bool, result) {
 		p, err := parsePattern(k.args[1].str(i), escape, s.fold)
 		if err != nil {
 			k.fault(i, "%v", err)
 			return false, isFault
 		}
 		return p.match(k.args[0].bytes(i)), isValue
-	})}
-	return negated(n, s.not), nil
+	}
+	return negated(&mapNode{t: typeBool, at: s.place, args: nodes[:2], run: mapBools(match)}, s.not), nil
 }
 
 func newLike(at place, of node, p *pattern) node {

@@ -4,8 +4,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// logicNode is AND or OR in three-valued logic. An argument is not run, and so does not fail, on rows that those before
-// it have decided.
+// logicNode is AND or OR in three-valued logic. An argument is not run, and so does not fail, on rows that
+// those before it have decided.
 type logicNode struct {
 	or   bool
 	args []node

@@ -13,8 +13,8 @@ import (
 type node interface {
 	typ() arrow.DataType
 	nullable() bool
-	// eval computes the value for every row of the batch. Rows that are not active may hold anything and must not
-	// fault: they belong to a branch that is not taken.
+	// eval computes the value for every row of the batch. Rows that are not active may hold anything and must
+	// not fault: they belong to a branch that is not taken.
 	eval(r *run, active bitset) *vector
 }
 
@@ -112,8 +112,8 @@ func (n *clockNode) eval(r *run, _ bitset) *vector {
 	return v
 }
 
-// sharedNode is a subexpression that several others use: it runs once. The first to use it has all the rows active that any
-// later one has.
+// sharedNode is a subexpression that several others use: it runs once. The first to use it has all the rows
+// active that any later one has.
 type sharedNode struct {
 	node
 	slot int
@@ -132,8 +132,8 @@ type mapNode struct {
 	at    place
 	args  []node
 	maybe bool // may be null where no argument is
-	// rising says that the result never falls while the only argument that is no constant rises, so that bounds of the
-	// argument give bounds of the result.
+	// rising says that the result never falls while the only argument that is no constant rises, so that
+	// bounds of the argument give bounds of the result.
 	rising bool
 	run    func(k *kernel) // fills k.out
 }
@@ -244,8 +244,8 @@ func mapBools(f func(k *kernel, i int) (bool, result)) func(*kernel) {
 	}
 }
 
-// maxColumnBytes bounds the strings of one result column, maxValueBytes those of one row: an expression must not cost more
-// memory than the batch it runs on by orders of magnitude.
+// maxColumnBytes bounds the strings of one result column, maxValueBytes those of one row: an expression must
+// not cost more memory than the batch it runs on by orders of magnitude.
 const (
 	maxColumnBytes = 512 << 20
 	maxValueBytes  = 64 << 20

@@ -21,8 +21,8 @@ func Parse(src string) (*Expr, error) {
 	return &Expr{root: root}, nil
 }
 
-// ParseNamed reads `expression` or `expression AS name`. Without AS, a column or field is named after itself, and
-// anything else has the name "". Errors: *Error of kind Syntax.
+// ParseNamed reads `expression` or `expression AS name`. Without AS, a column or field is named after itself,
+// and anything else has the name "". Errors: *Error of kind Syntax.
 func ParseNamed(src string) (e *Expr, as string, err error) {
 	p, err := newParser(src)
 	if err != nil {
@@ -60,7 +60,8 @@ type parser struct {
 func newParser(src string) (*parser, error) {
 	if len(src) > MaxLength {
 		at := place{1, 1, 1}
-		return nil, at.fault(Syntax, fmt.Sprintf("the expression has %d bytes, more than %d", len(src), MaxLength))
+		return nil, at.fault(Syntax,
+			fmt.Sprintf("the expression has %d bytes, more than %d", len(src), MaxLength))
 	}
 	p := &parser{lex: lexer{src: src, line: 1, col: 1}}
 	return p, p.advance()
@@ -81,7 +82,7 @@ func (p *parser) unexpected(wanted string) *Error {
 func (p *parser) enter() error {
 	p.depth++
 	if p.depth > MaxDepth {
-		return p.tok.at.fault(Syntax, fmt.Sprintf("the expression is nested deeper than %d levels", MaxDepth))
+		return deepFault(p.tok.at)
 	}
 	return nil
 }
@@ -133,16 +134,21 @@ func (p *parser) identifier(wanted string) (string, error) {
 	return text, p.advance()
 }
 
-// whole parses a complete expression and refuses trees that are deep on the left, which the descent does not see.
+// whole parses a complete expression and refuses trees that are deep on the left, which the descent does not
+// see.
 func (p *parser) whole() (syntax, error) {
 	root, err := p.or()
 	if err != nil {
 		return nil, err
 	}
 	if deep := tooDeep(root, 1); deep != nil {
-		return nil, deep.where().fault(Syntax, fmt.Sprintf("the expression is nested deeper than %d levels", MaxDepth))
+		return nil, deepFault(deep.where())
 	}
 	return root, nil
+}
+
+func deepFault(at place) *Error {
+	return at.fault(Syntax, fmt.Sprintf("the expression is nested deeper than %d levels", MaxDepth))
 }
 
 // tooDeep returns a node below MaxDepth, nil when there is none.

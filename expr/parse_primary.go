@@ -11,8 +11,8 @@ import (
 // isReserved tells whether an unquoted word cannot be a column's name.
 func isReserved(word string) bool {
 	switch strings.ToUpper(word) {
-	case "AND", "OR", "NOT", "NULL", "TRUE", "FALSE", "CASE", "WHEN", "THEN", "ELSE", "END", "IN", "IS", "LIKE",
-		"ILIKE", "BETWEEN", "CAST", "TRY_CAST", "AS", "DISTINCT", "ESCAPE", "FROM", "DIV":
+	case "AND", "OR", "NOT", "NULL", "TRUE", "FALSE", "CASE", "WHEN", "THEN", "ELSE", "END", "IN", "IS",
+		"LIKE", "ILIKE", "BETWEEN", "CAST", "TRY_CAST", "AS", "DISTINCT", "ESCAPE", "FROM", "DIV":
 		return true
 	}
 	return false

@@ -4,7 +4,8 @@ import (
 	"strings"
 )
 
-// The levels of binding, from the weakest; an operand that binds weaker than its place asks for gets parentheses.
+// The levels of binding, from the weakest; an operand that binds weaker than its place asks for gets
+// parentheses.
 const (
 	levelOr = iota
 	levelAnd
@@ -17,12 +18,13 @@ const (
 	levelPostfix
 )
 
-// printer writes canonical SQL: keywords in capitals, functions in small letters, parentheses where they are needed.
+// printer writes canonical SQL: keywords in capitals, functions in small letters, parentheses where they are
+// needed.
 type printer struct {
 	strings.Builder
 }
 
-func print(s syntax) string {
+func printed(s syntax) string {
 	var p printer
 	p.node(s, levelOr)
 	return p.String()

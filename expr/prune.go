@@ -8,8 +8,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 )
 
-// MayMatch tells whether the expression, a boolean, can be true of any of the rows that s describes. False is certain;
-// true is not. It looks at nothing but s, and costs no more than evaluating the expression on a few rows.
+// MayMatch tells whether the expression, a boolean, can be true of any of the rows that s describes. False is
+// certain; true is not. It looks at nothing but s, and costs no more than evaluating the expression on a few
+// rows.
 func (b *Bound) MayMatch(s Stats) bool {
 	if rows, ok := s.RowCount(); ok && rows == 0 {
 		return false
@@ -286,7 +287,8 @@ func (p *pruner) mapped(n *mapNode) scope {
 	return out
 }
 
-// apply runs the node on the lower or upper ends of its arguments; nil when one is not known or the row fails or is null.
+// apply runs the node on the lower or upper ends of its arguments; nil when one is not known or the row fails
+// or is null.
 func apply(n *mapNode, args []scope, upper bool) *vector {
 	m := *n
 	m.args = make([]node, len(args))

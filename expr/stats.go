@@ -4,27 +4,27 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 )
 
-// Stats is what is known of a set of rows (a file, a row group) without reading them. A column is a path: the name of
-// a top-level column, then of the fields within, as the schema spells them. ok is false for whatever is not known; what
-// is not known never excludes rows.
+// Stats is what is known of a set of rows (a file, a row group) without reading them. A column is a path: the
+// name of a top-level column, then of the fields within, as the schema spells them. ok is false for whatever
+// is not known; what is not known never excludes rows.
 //
-// A partition column is described by the same methods: Min and Max are both the partition's value, NullCount is 0; for
-// the null partition NullCount is RowCount.
+// A partition column is described by the same methods: Min and Max are both the partition's value, NullCount
+// is 0; for the null partition NullCount is RowCount.
 type Stats interface {
 	// RowCount is the number of rows.
 	RowCount() (rows int64, ok bool)
 	// NullCount is the number of rows in which the column is null.
 	NullCount(column []string) (nulls int64, ok bool)
-	// Min is a bound that no value of the column is below; it need not be one of the values (a truncated string). Nulls
-	// and NaN do not count.
+	// Min is a bound that no value of the column is below; it need not be one of the values (a truncated
+	// string). Nulls and NaN do not count.
 	Min(column []string) (v Value, ok bool)
-	// Max is a bound that no value of the column is above. A timestamp that was cut to milliseconds is to be rounded
-	// up by the implementation. NaN does not count: a float column is taken to hold NaN besides.
+	// Max is a bound that no value of the column is above. A timestamp that was cut to milliseconds is to be
+	// rounded up by the implementation. NaN does not count: a float column is taken to hold NaN besides.
 	Max(column []string) (v Value, ok bool)
 }
 
-// Value is one value that is not null, as a bound in Stats. Made by the functions below; a Value of another kind than the
-// column's type counts as unknown.
+// Value is one value that is not null, as a bound in Stats. Made by the functions below; a Value of another
+// kind than the column's type counts as unknown.
 type Value struct {
 	kind  kind
 	scale int32

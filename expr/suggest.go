@@ -25,7 +25,8 @@ func suggest(found string, candidates []string) string {
 	return "did you mean " + strings.Join(nearest, " or ") + "?"
 }
 
-// editDistance counts insertions, deletions, replacements and swaps of neighbours; beyond limit it may say limit+1.
+// editDistance counts insertions, deletions, replacements and swaps of neighbours; beyond limit it may say
+// limit+1.
 func editDistance(a, b string, limit int) int {
 	x, y := []rune(a), []rune(b)
 	if len(x)-len(y) > limit || len(y)-len(x) > limit {

@@ -2,8 +2,8 @@ package expr
 
 import "github.com/apache/arrow-go/v18/arrow"
 
-// syntax is a node of the parsed text. Only the forms that differ in meaning are kept: BETWEEN and IN stay, for printing;
-// parentheses do not.
+// syntax is a node of the parsed text. Only the forms that differ in meaning are kept: BETWEEN and IN stay,
+// for printing; parentheses do not.
 type syntax interface {
 	where() place
 }

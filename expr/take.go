@@ -54,8 +54,8 @@ func nextBit(b bitset, i, rows int, one bool) int {
 	return rows
 }
 
-// TakeBatch returns the rows of the spans, in their order; the batch itself, retained, when they are all its rows in
-// order. The result is the caller's and shares nothing with the batch unless it is the batch.
+// TakeBatch returns the rows of the spans, in their order; the batch itself, retained, when they are all its
+// rows in order. The result is the caller's and shares nothing with the batch unless it is the batch.
 func TakeBatch(rec arrow.RecordBatch, spans []Span) arrow.RecordBatch {
 	if isAll(spans, int(rec.NumRows())) {
 		rec.Retain()
@@ -73,8 +73,9 @@ func isAll(spans []Span, rows int) bool {
 	return len(spans) == 1 && spans[0] == Span{0, rows} || len(spans) == 0 && rows == 0
 }
 
-// Take returns the rows of the spans, in their order, rows and spans as often as they occur. It takes every type that a
-// Delta table can hold, fixed-size and large ones, dictionaries and extensions. The result is the caller's.
+// Take returns the rows of the spans, in their order, rows and spans as often as they occur. It takes every
+// type that a Delta table can hold, fixed-size and large ones, dictionaries and extensions. The result is the
+// caller's.
 func Take(arr arrow.Array, spans []Span) arrow.Array {
 	if isAll(spans, arr.Len()) {
 		arr.Retain()
@@ -105,7 +106,7 @@ func takeData(d arrow.ArrayData, spans []Span) arrow.ArrayData {
 		buffers = append(buffers, takeBits(d, spans, rows))
 	case arrow.BinaryDataType:
 		if s.ID() == arrow.STRING_VIEW || s.ID() == arrow.BINARY_VIEW {
-			panic(fmt.Sprintf("expr: take of %s", t))
+			panic(fmt.Sprintf("expr: take of %s", t)) //nolint:forbidigo // no column has the type
 		}
 		buffers = append(buffers, takeBinary(d, spans, rows)...)
 	case *arrow.StructType:
@@ -120,7 +121,7 @@ func takeData(d arrow.ArrayData, spans []Span) arrow.ArrayData {
 	case arrow.FixedWidthDataType:
 		buffers = append(buffers, takeFixed(d, spans, rows, s.BitWidth()/8))
 	default:
-		panic(fmt.Sprintf("expr: take of %s", t))
+		panic(fmt.Sprintf("expr: take of %s", t)) //nolint:forbidigo // no column has the type
 	}
 	return array.NewData(t, rows, buffers, nil, nulls, 0)
 }
@@ -201,7 +202,8 @@ func isLarge(t arrow.DataType) bool {
 }
 
 // takeOffsets returns the new offsets, the ranges of the values they cover, and the sum of those.
-func takeOffsets[T int32 | int64](d arrow.ArrayData, spans []Span, rows int) (out []T, ranges []Span, total int) {
+func takeOffsets[T int32 | int64](d arrow.ArrayData, spans []Span, rows int,
+) (out []T, ranges []Span, total int) {
 	var in []T
 	if b := d.Buffers()[1]; b != nil && b.Len() > 0 {
 		in = arrow.GetData[T](b.Bytes())[d.Offset():]
@@ -278,7 +280,8 @@ func takeList(d arrow.ArrayData, spans []Span, buffers []*memory.Buffer, nulls i
 	return array.NewData(d.DataType(), rows, buffers, []arrow.ArrayData{child}, nulls, 0)
 }
 
-func takeFixedList(d arrow.ArrayData, size int, spans []Span, buffers []*memory.Buffer, nulls int) arrow.ArrayData {
+func takeFixedList(d arrow.ArrayData, size int, spans []Span, buffers []*memory.Buffer, nulls int,
+) arrow.ArrayData {
 	ranges := make([]Span, 0, len(spans))
 	for _, s := range spans {
 		if s.From >= 0 {

@@ -140,8 +140,8 @@ func nestedTypeName(t arrow.DataType) string {
 	return t.String()
 }
 
-// namedType returns the type that CAST calls by this name; nil when there is none. Precision and scale of a decimal
-// are set by the caller.
+// namedType returns the type that CAST calls by this name; nil when there is none. Precision and scale of a
+// decimal are set by the caller.
 func namedType(name string) arrow.DataType {
 	switch strings.ToLower(name) {
 	case "boolean", "bool":
@@ -175,11 +175,11 @@ func namedType(name string) arrow.DataType {
 }
 
 // typeWords are the names that a mistyped one may have meant.
-const typeWords = "boolean tinyint byte smallint short int integer bigint long float real double decimal string " +
-	"varchar text binary date timestamp timestamp_ntz"
+const typeWords = "boolean tinyint byte smallint short int integer bigint long float real double decimal " +
+	"string varchar text binary date timestamp timestamp_ntz"
 
-const typeNames = "boolean, tinyint, smallint, int, bigint, float, double, decimal(p, s), string, binary, date, " +
-	"timestamp or timestamp_ntz"
+const typeNames = "boolean, tinyint, smallint, int, bigint, float, double, decimal(p, s), string, binary, " +
+	"date, timestamp or timestamp_ntz"
 
 func intWidth(t arrow.DataType) int { return t.(arrow.FixedWidthDataType).BitWidth() }
 
@@ -204,8 +204,8 @@ func asDecimal(t arrow.DataType) *arrow.Decimal128Type {
 	return decimalType(intDigits(t), 0)
 }
 
-// commonType is the least type that holds the values of both without loss; ok is false when there is none. A decimal
-// wider than 38 digits gives up fraction before whole digits only in comparison, never here.
+// commonType is the least type that holds the values of both without loss; ok is false when there is none. A
+// decimal wider than 38 digits gives up fraction before whole digits only in comparison, never here.
 func commonType(a, b arrow.DataType) (t arrow.DataType, ok bool) {
 	ka, kb := kindOf(a), kindOf(b)
 	switch {

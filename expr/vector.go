@@ -7,9 +7,10 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// vector holds the values of one subexpression for the rows of a batch. The slice that the kind of t calls for is set.
-// A constant holds one value that stands for every row: mask is 0 and so i&mask is always 0; otherwise mask is -1. Bitsets
-// have one bit a row also for constants. Values of rows that are null are not defined. A vector does not change once made.
+// vector holds the values of one subexpression for the rows of a batch. The slice that the kind of t calls
+// for is set. A constant holds one value that stands for every row: mask is 0 and so i&mask is always 0;
+// otherwise mask is -1. Bitsets have one bit a row also for constants. Values of rows that are null are not
+// defined. A vector does not change once made.
 //
 //	kind     bool   int, date, time   float    decimal   string, binary   nested
 //	values   bools  ints              floats   decimals  offsets, data    arr
@@ -251,7 +252,8 @@ func (v *vector) nestedArray() arrow.Array {
 	buffers[0] = valid.buffer()
 	data := array.NewData(v.t, v.rows, buffers, d.Children(), nulls, d.Offset())
 	if v.t.ID() == arrow.DICTIONARY {
-		data = array.NewDataWithDictionary(v.t, v.rows, buffers, nulls, d.Offset(), d.Dictionary().(*array.Data))
+		values := d.Dictionary().(*array.Data)
+		data = array.NewDataWithDictionary(v.t, v.rows, buffers, nulls, d.Offset(), values)
 	}
 	defer data.Release()
 	return array.MakeFromData(data)

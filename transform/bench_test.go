@@ -27,7 +27,7 @@ func orders(b *testing.B) arrow.RecordBatch {
 		{Name: "status", Type: arrow.BinaryTypes.String, Nullable: true},
 		{Name: "quantity", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
 		{Name: "amount", Type: &arrow.Decimal128Type{Precision: 10, Scale: 2}, Nullable: true},
-		{Name: "created_at", Type: &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"}, Nullable: true},
+		{Name: "created_at", Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true},
 		{Name: "is_gift", Type: arrow.FixedWidthTypes.Boolean, Nullable: true},
 		{Name: "note", Type: arrow.BinaryTypes.String, Nullable: true},
 	}, nil)
@@ -47,8 +47,8 @@ func orders(b *testing.B) arrow.RecordBatch {
 	return r.NewRecordBatch()
 }
 
-// BenchmarkSteps_Narrow runs a filter and a derive of two columns over order events. MB/s is in bytes of the JSON they came
-// from, to be held against the decoder's.
+// BenchmarkSteps_Narrow runs a filter and a derive of two columns over order events. MB/s is in bytes of the
+// JSON they came from, to be held against the decoder's.
 func BenchmarkSteps_Narrow(b *testing.B) {
 	rec := orders(b)
 	defer rec.Release()

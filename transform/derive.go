@@ -17,8 +17,8 @@ type Column struct {
 	Expr *expr.Expr
 }
 
-// Derive adds columns at the end, in their order; later ones see earlier ones. One that has the name of a column that is
-// there, ignoring case, takes its place.
+// Derive adds columns at the end, in their order; later ones see earlier ones. One that has the name of a
+// column that is there, ignoring case, takes its place.
 type Derive struct {
 	columns []Column
 	plans   plans[*derivation]

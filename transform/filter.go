@@ -9,7 +9,8 @@ import (
 	"github.com/freshet-io/freshet/expr"
 )
 
-// Filter keeps the rows for which a condition is true; those for which it is false or null are dropped for good.
+// Filter keeps the rows for which a condition is true; those for which it is false or null are dropped for
+// good.
 type Filter struct {
 	cond  *expr.Expr
 	plans plans[*expr.Bound]

@@ -66,8 +66,9 @@ func addRejects(b *freshet.Batch, step string, bad badRows) {
 		taken[[2]int64{r.Seq, int64(r.Row)}] = true
 	}
 	for _, row := range bad.rows() {
-		r := freshet.Reject{Seq: b.Seqs[row], Code: freshet.CodeStepFault, Message: bad.faults[row], Step: step}
-		r.Row = rowNumber(b.Seqs, row, taken)
+		r := freshet.Reject{
+			Seq: b.Seqs[row], Row: rowNumber(b.Seqs, row, taken),
+			Code: freshet.CodeStepFault, Message: bad.faults[row], Step: step}
 		if b.Payloads != nil {
 			r.Raw = bytes.Clone(b.Payloads[row])
 		}
@@ -78,8 +79,9 @@ func addRejects(b *freshet.Batch, step string, bad badRows) {
 	})
 }
 
-// rowNumber numbers a row within its record, so that no two rejects of a record have the same number: from how many rows of
-// the record stand before it, the first number that is free. Steps before may have taken rows out; replays number alike.
+// rowNumber numbers a row within its record, so that no two rejects of a record have the same number: from
+// how many rows of the record stand before it, the first number that is free. Steps before may have taken
+// rows out; replays number alike.
 func rowNumber(seqs []int64, row int, taken map[[2]int64]bool) int32 {
 	n := int64(0)
 	for row-int(n)-1 >= 0 && seqs[row-int(n)-1] == seqs[row] {

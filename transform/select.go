@@ -11,7 +11,8 @@ import (
 	"github.com/freshet-io/freshet/expr"
 )
 
-// Select makes the columns of a list and leaves out all others. Each expression sees the columns that come in.
+// Select makes the columns of a list and leaves out all others. Each expression sees the columns that come
+// in.
 type Select struct {
 	columns []Column
 	plans   plans[*selection]
@@ -29,11 +30,12 @@ func NewSelect(columns []Column) (*Select, error) {
 	for i, c := range columns {
 		folded := strings.ToLower(c.Name)
 		if c.Name == "" {
-			return nil, fmt.Errorf("select: expression %d, %s, has no name; write %s AS name", i+1, c.Expr, c.Expr)
+			return nil, fmt.Errorf("select: expression %d, %s, has no name; write %s AS name",
+				i+1, c.Expr, c.Expr)
 		}
 		if first, twice := names[folded]; twice {
-			return nil, fmt.Errorf("select: expressions %d and %d are both named %q; write AS and another name",
-				first+1, i+1, c.Name)
+			return nil, fmt.Errorf("select: expressions %d and %d are both named %q; "+
+				"write AS and another name", first+1, i+1, c.Name)
 		}
 		names[folded] = i
 	}
@@ -43,8 +45,8 @@ func NewSelect(columns []Column) (*Select, error) {
 	return &Select{columns: columns}, nil
 }
 
-// ParseColumn reads `expression` or `expression AS name`; the name is "" for an expression that is no column and has no
-// AS. Errors: *expr.Error.
+// ParseColumn reads `expression` or `expression AS name`; the name is "" for an expression that is no column
+// and has no AS. Errors: *expr.Error.
 func ParseColumn(src string) (Column, error) {
 	e, name, err := expr.ParseNamed(src)
 	return Column{Name: name, Expr: e}, err

@@ -1,14 +1,14 @@
-// Package transform has the stock steps of a pipeline: Derive adds columns, Filter drops rows, Select chooses columns. They
-// run SQL expressions (package expr) over the columns of a batch.
+// Package transform has the stock steps of a pipeline: Derive adds columns, Filter drops rows, Select chooses
+// columns. They run SQL expressions (package expr) over the columns of a batch.
 //
 //	cond, err := expr.Parse("host NOT LIKE '%.internal'")
 //	step := transform.NewFilter(cond)
 //	out, err := step.Plan(schema)    // types are checked here
 //	err = step.Apply(ctx, batch)
 //
-// A row on which an expression fails becomes a reject of the batch, with its payload; it never reaches the table with a null
-// in place of the value. current_timestamp is when the batch's first record was received, the same for all steps;
-// it is another one when the batch is read again.
+// A row on which an expression fails becomes a reject of the batch, with its payload; it never reaches the
+// table with a null in place of the value. current_timestamp is when the batch's first record was received,
+// the same for all steps; it is another one when the batch is read again.
 //
 // Non-goals: joins, aggregates, steps with state.
 package transform
@@ -50,7 +50,9 @@ func fault(step string, index int, column string, err error) error {
 		return err
 	}
 	codes := map[expr.Kind]freshet.Code{
-		expr.Syntax: freshet.CodeExpression, expr.BadType: freshet.CodeExprType, expr.UnknownColumn: freshet.CodeUnknownColumn}
+		expr.Syntax:        freshet.CodeExpression,
+		expr.BadType:       freshet.CodeExprType,
+		expr.UnknownColumn: freshet.CodeUnknownColumn}
 	return &freshet.Error{
 		Code: codes[cause.Kind], Class: freshet.ClassInput, Msg: "the expression does not fit its input",
 		Err: &Fault{Step: step, Index: index, Column: column, Err: cause}}
