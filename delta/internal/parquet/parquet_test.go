@@ -16,7 +16,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
-	pq "github.com/parquet-go/parquet-go"
 
 	"github.com/freshet-io/freshet/delta/internal/parquet"
 )
@@ -236,30 +235,6 @@ func roundTrip(t *testing.T, codec parquet.Codec, distinct, rows int) {
 		}
 	}
 	crossRead(t, out.Bytes(), want.NumRows())
-}
-
-// crossRead has a second implementation read every value.
-func crossRead(t *testing.T, data []byte, rows int64) {
-	t.Helper()
-	f, err := pq.OpenFile(bytes.NewReader(data), int64(len(data)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := pq.NewReader(f)
-	defer r.Close()
-	var n int64
-	for {
-		row := map[string]any{}
-		if err := r.Read(&row); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatalf("row %d: %v", n, err)
-		}
-		n++
-	}
-	if n != rows {
-		t.Fatalf("parquet-go reads %d rows, want %d", n, rows)
-	}
 }
 
 func TestWriter_RowsByIndex_OnlyThoseInThatOrder(t *testing.T) {
