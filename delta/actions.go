@@ -1,7 +1,7 @@
 package delta
 
-// The actions of a Delta log, one struct for each. Field names and meanings are those of PROTOCOL.md, "Actions".
-// Unknown actions and unknown fields are ignored when read.
+// The actions of a Delta log, one struct for each. Field names and meanings are those of PROTOCOL.md,
+// "Actions". Unknown actions and unknown fields are ignored when read.
 
 // Add is a file that belongs to the table from its commit on. Spec: "Add File and Remove File".
 type Add struct {
@@ -14,7 +14,8 @@ type Add struct {
 	Tags             map[string]*string
 	DeletionVector   *DeletionVector
 	BaseRowID        *int64
-	// DefaultRowCommitVersion is the version in which the file's rows were first committed; row tracking only.
+	// DefaultRowCommitVersion is the version in which the file's rows were first committed; row tracking
+	// only.
 	DefaultRowCommitVersion *int64
 	ClusteringProvider      string
 }
@@ -92,7 +93,7 @@ type CommitInfo struct {
 	Timestamp           int64 // ms since the epoch
 	InCommitTimestamp   *int64
 	Operation           string            // "WRITE", "STREAMING UPDATE", "CREATE TABLE" …
-	OperationParameters map[string]string // written as JSON strings; a list or object is its JSON as a text: "[]"
+	OperationParameters map[string]string // written as JSON strings; a list is its JSON as a text: "[]"
 	OperationMetrics    map[string]string
 	ReadVersion         *int64
 	IsolationLevel      string

@@ -33,12 +33,12 @@ func nullable(name string, t Type) Field { return Field{Name: name, Type: t, Nul
 
 func structOf(fields ...Field) *Struct { return &Struct{Fields: fields} }
 
-// newCheckpointColumns lays out the columns for the table: statistics as its properties say, by default both as JSON
-// and as columns, as Spark does.
+// newCheckpointColumns lays out the columns for the table: statistics as its properties say, by default both
+// as JSON and as columns, as Spark does.
 func newCheckpointColumns(meta *Metadata, schema *Schema) (*checkpointColumns, error) {
 	c := &checkpointColumns{json: meta.boolean(propStatsAsJSON, true), index: map[string]int{}}
-	vector := structOf(nullable("storageType", String), nullable("pathOrInlineDv", String), nullable("offset", Integer),
-		nullable("sizeInBytes", Integer), nullable("cardinality", Long))
+	vector := structOf(nullable("storageType", String), nullable("pathOrInlineDv", String),
+		nullable("offset", Integer), nullable("sizeInBytes", Integer), nullable("cardinality", Long))
 	add := structOf(nullable("path", String), nullable("partitionValues", stringMapType), nullable("size", Long),
 		nullable("modificationTime", Long), nullable("dataChange", Boolean), nullable("tags", stringMapType),
 		nullable("deletionVector", vector), nullable("baseRowId", Long), nullable("defaultRowCommitVersion", Long),
@@ -59,13 +59,15 @@ func newCheckpointColumns(meta *Metadata, schema *Schema) (*checkpointColumns, e
 		add.Fields = append(add.Fields, nullable("stats_parsed", structOf(stats.fields...)))
 	}
 	c.schema = &Schema{Fields: []Field{
-		nullable("txn", structOf(nullable("appId", String), nullable("version", Long), nullable("lastUpdated", Long))),
+		nullable("txn", structOf(nullable("appId", String), nullable("version", Long),
+			nullable("lastUpdated", Long))),
 		nullable("add", add),
 		nullable("remove", structOf(nullable("path", String), nullable("deletionTimestamp", Long),
 			nullable("dataChange", Boolean), nullable("extendedFileMetadata", Boolean),
 			nullable("partitionValues", stringMapType), nullable("size", Long), nullable("deletionVector", vector),
 			nullable("baseRowId", Long), nullable("defaultRowCommitVersion", Long))),
-		nullable("metaData", structOf(nullable("id", String), nullable("name", String), nullable("description", String),
+		nullable("metaData", structOf(nullable("id", String), nullable("name", String),
+			nullable("description", String),
 			nullable("format", structOf(nullable("provider", String), nullable("options", stringMapType))),
 			nullable("schemaString", String), nullable("partitionColumns", stringListType),
 			nullable("configuration", stringMapType), nullable("createdTime", Long))),

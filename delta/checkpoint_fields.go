@@ -5,26 +5,26 @@ import (
 	"strings"
 )
 
-// The leaf columns of a checkpoint that are known, by their paths, and what their values mean. A column that opens an
-// action, or a part of one, comes before the others of it; the others find what it made.
+// The leaf columns of a checkpoint that are known, by their paths, and what their values mean. A column that
+// opens an action, or a part of one, comes before the others of it; the others find what it made.
 var (
 	textFields = map[string]func(*Action, string){
 		"add.path":                             func(a *Action, v string) { a.Add = &Add{Path: v} },
 		"add.stats":                            func(a *Action, v string) { a.Add.Stats = v },
 		"add.clusteringProvider":               func(a *Action, v string) { a.Add.ClusteringProvider = v },
-		"add.deletionVector.storageType":       func(a *Action, v string) { a.Add.DeletionVector = &DeletionVector{StorageType: v} },
-		"add.deletionVector.pathOrInlineDv":    func(a *Action, v string) { a.Add.DeletionVector.PathOrInlineDv = v },
+		"add.deletionVector.storageType":       func(a *Action, v string) { a.Add.DeletionVector = vector(v) },
+		"add.deletionVector.pathOrInlineDv":    func(a *Action, v string) { a.Add.DeletionVector.path(v) },
 		"remove.path":                          func(a *Action, v string) { a.Remove = &Remove{Path: v} },
 		"remove.stats":                         func(a *Action, v string) { a.Remove.Stats = v },
-		"remove.deletionVector.storageType":    func(a *Action, v string) { a.Remove.DeletionVector = &DeletionVector{StorageType: v} },
-		"remove.deletionVector.pathOrInlineDv": func(a *Action, v string) { a.Remove.DeletionVector.PathOrInlineDv = v },
+		"remove.deletionVector.storageType":    func(a *Action, v string) { a.Remove.DeletionVector = vector(v) },
+		"remove.deletionVector.pathOrInlineDv": func(a *Action, v string) { a.Remove.DeletionVector.path(v) },
 		"metaData.id":                          func(a *Action, v string) { a.Metadata = &Metadata{ID: v} },
 		"metaData.name":                        func(a *Action, v string) { a.Metadata.Name = v },
 		"metaData.description":                 func(a *Action, v string) { a.Metadata.Description = v },
 		"metaData.format.provider":             func(a *Action, v string) { a.Metadata.Provider = v },
 		"metaData.schemaString":                func(a *Action, v string) { a.Metadata.SchemaString = v },
 		"txn.appId":                            func(a *Action, v string) { a.Txn = &Txn{AppID: v} },
-		"domainMetadata.domain":                func(a *Action, v string) { a.DomainMetadata = &DomainMetadata{Domain: v} },
+		"domainMetadata.domain":                func(a *Action, v string) { a.DomainMetadata = newDomain(v) },
 		"domainMetadata.configuration":         func(a *Action, v string) { a.DomainMetadata.Configuration = v },
 		"sidecar.path":                         func(a *Action, v string) { a.Sidecar = &Sidecar{Path: v} },
 	}
@@ -34,21 +34,21 @@ var (
 		"add.baseRowId":                     func(a *Action, v int64) { a.Add.BaseRowID = &v },
 		"add.defaultRowCommitVersion":       func(a *Action, v int64) { a.Add.DefaultRowCommitVersion = &v },
 		"add.deletionVector.offset":         func(a *Action, v int64) { a.Add.DeletionVector.setOffset(v) },
-		"add.deletionVector.sizeInBytes":    func(a *Action, v int64) { a.Add.DeletionVector.SizeInBytes = int32(v) },
+		"add.deletionVector.sizeInBytes":    func(a *Action, v int64) { a.Add.DeletionVector.size(v) },
 		"add.deletionVector.cardinality":    func(a *Action, v int64) { a.Add.DeletionVector.Cardinality = v },
 		"remove.deletionTimestamp":          func(a *Action, v int64) { a.Remove.DeletionTimestamp = &v },
 		"remove.size":                       func(a *Action, v int64) { a.Remove.Size = &v },
 		"remove.baseRowId":                  func(a *Action, v int64) { a.Remove.BaseRowID = &v },
 		"remove.defaultRowCommitVersion":    func(a *Action, v int64) { a.Remove.DefaultRowCommitVersion = &v },
 		"remove.deletionVector.offset":      func(a *Action, v int64) { a.Remove.DeletionVector.setOffset(v) },
-		"remove.deletionVector.sizeInBytes": func(a *Action, v int64) { a.Remove.DeletionVector.SizeInBytes = int32(v) },
+		"remove.deletionVector.sizeInBytes": func(a *Action, v int64) { a.Remove.DeletionVector.size(v) },
 		"remove.deletionVector.cardinality": func(a *Action, v int64) { a.Remove.DeletionVector.Cardinality = v },
 		"metaData.createdTime":              func(a *Action, v int64) { a.Metadata.CreatedTime = &v },
-		"protocol.minReaderVersion":         func(a *Action, v int64) { a.Protocol = &Protocol{MinReaderVersion: int(v)} },
+		"protocol.minReaderVersion":         func(a *Action, v int64) { a.Protocol = newProtocol(v) },
 		"protocol.minWriterVersion":         func(a *Action, v int64) { a.Protocol.MinWriterVersion = int(v) },
 		"txn.version":                       func(a *Action, v int64) { a.Txn.Version = v },
 		"txn.lastUpdated":                   func(a *Action, v int64) { a.Txn.LastUpdated = &v },
-		"checkpointMetadata.version":        func(a *Action, v int64) { a.CheckpointMetadata = &CheckpointMetadata{Version: v} },
+		"checkpointMetadata.version":        func(a *Action, v int64) { a.CheckpointMetadata = newMarker(v) },
 		"sidecar.sizeInBytes":               func(a *Action, v int64) { a.Sidecar.SizeInBytes = v },
 		"sidecar.modificationTime":          func(a *Action, v int64) { a.Sidecar.ModificationTime = v },
 	}
@@ -63,18 +63,18 @@ var (
 		"add.tags":                func(a *Action, v map[string]*string) { a.Add.Tags = v },
 		"remove.partitionValues":  func(a *Action, v map[string]*string) { a.Remove.PartitionValues = v },
 		"remove.tags":             func(a *Action, v map[string]*string) { a.Remove.Tags = v },
-		"metaData.format.options": func(a *Action, v map[string]*string) { a.Metadata.FormatOptions = withoutNulls(v) },
-		"metaData.configuration":  func(a *Action, v map[string]*string) { a.Metadata.Configuration = withoutNulls(v) },
-		"checkpointMetadata.tags": func(a *Action, v map[string]*string) { a.CheckpointMetadata.Tags = withoutNulls(v) },
-		"sidecar.tags":            func(a *Action, v map[string]*string) { a.Sidecar.Tags = withoutNulls(v) },
+		"metaData.format.options": func(a *Action, v map[string]*string) { a.Metadata.FormatOptions = solid(v) },
+		"metaData.configuration":  func(a *Action, v map[string]*string) { a.Metadata.Configuration = solid(v) },
+		"checkpointMetadata.tags": func(a *Action, v map[string]*string) { a.CheckpointMetadata.Tags = solid(v) },
+		"sidecar.tags":            func(a *Action, v map[string]*string) { a.Sidecar.Tags = solid(v) },
 	}
 	listFields = map[string]func(*Action, []string){
 		"metaData.partitionColumns": func(a *Action, v []string) { a.Metadata.PartitionColumns = v },
 		"protocol.readerFeatures":   func(a *Action, v []string) { a.Protocol.ReaderFeatures = v },
 		"protocol.writerFeatures":   func(a *Action, v []string) { a.Protocol.WriterFeatures = v },
 	}
-	// openers are the columns that make what the others fill in: without a value there is no action in the row, or no
-	// deletion vector in the action.
+	// openers are the columns that make what the others fill in: without a value there is no action in the
+	// row, or no deletion vector in the action.
 	openers = map[kinds]string{
 		kindAdd: "add.path", kindRemove: "remove.path", kindMetadata: "metaData.id",
 		kindProtocol: "protocol.minReaderVersion", kindTxn: "txn.appId", kindDomain: "domainMetadata.domain",
@@ -92,12 +92,25 @@ const (
 	addVectorOpen     = "add.deletionVector.storageType"
 )
 
+func (v *DeletionVector) path(path string) { v.PathOrInlineDv = path }
+
+func (v *DeletionVector) size(bytes int64) { v.SizeInBytes = int32(bytes) }
+
 func (v *DeletionVector) setOffset(n int64) {
 	offset := int32(n)
 	v.Offset = &offset
 }
 
-func withoutNulls(m map[string]*string) map[string]string {
+func vector(storage string) *DeletionVector { return &DeletionVector{StorageType: storage} }
+
+func newDomain(name string) *DomainMetadata { return &DomainMetadata{Domain: name} }
+
+func newProtocol(reader int64) *Protocol { return &Protocol{MinReaderVersion: int(reader)} }
+
+func newMarker(version int64) *CheckpointMetadata { return &CheckpointMetadata{Version: version} }
+
+// solid is the map without its nulls.
+func solid(m map[string]*string) map[string]string {
 	out := make(map[string]string, len(m))
 	for k, v := range m {
 		if v != nil {
@@ -112,7 +125,7 @@ type fieldRead func(a *Action) error
 
 // present reports whether the row has what the columns of this path fill in.
 func present(path string) func(*Action) bool {
-	switch top, _, _ := strings.Cut(path, "."); {
+	switch top := topOf(path); {
 	case path == addVectorOpen || path == removeVectorOpen:
 		return func(a *Action) bool { return a.Add != nil || a.Remove != nil }
 	case strings.HasPrefix(path, addVectorPrefix):

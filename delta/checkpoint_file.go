@@ -121,8 +121,8 @@ func (f *remoteFile) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// hold fetches the given parts, joined where little lies between, and lets go of what was held. Parts that are too
-// large together are left to ReadAt.
+// hold fetches the given parts, joined where little lies between, and lets go of what was held. Parts that
+// are too large together are left to ReadAt.
 func (f *remoteFile) hold(parts []span) error {
 	f.held = slices.DeleteFunc(f.held, func(s span) bool { return s.to-s.from != f.size })
 	if len(f.held) > 0 {
@@ -201,8 +201,8 @@ func (f *remoteFile) holdFooter() error {
 	return nil
 }
 
-// guard runs code that decodes bytes we do not trust: what goes wrong, a panic included, is ErrCorrupt, unless it
-// was the store that failed.
+// guard runs code that decodes bytes we do not trust: what goes wrong, a panic included, is ErrCorrupt,
+// unless it was the store that failed.
 func guard(key string, decode func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

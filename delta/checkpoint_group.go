@@ -16,9 +16,9 @@ import (
 // rowsAtOnce is how many rows of a checkpoint are decoded before they are handed on.
 const rowsAtOnce = 1024
 
-// readCheckpointFile yields the actions of the wanted kinds of one Parquet file, in its order, whatever its columns
-// are called beyond those we know. Only the columns of wanted kinds are read, and of them only row groups that hold
-// some. Memory: one row group's wanted columns, at most spanBytes. Errors: ErrCorrupt.
+// readCheckpointFile yields the actions of the wanted kinds of one Parquet file, in its order, whatever its
+// columns are called beyond those we know. Only the columns of wanted kinds are read, and of them only row
+// groups that hold some. Memory: one row group's wanted columns, at most spanBytes. Errors: ErrCorrupt.
 func readCheckpointFile(ctx context.Context, st store.Store, key string, size int64, want kinds,
 ) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
@@ -98,7 +98,7 @@ func openGroup(f *parquetFile, i int, want kinds) (*groupReader, error) {
 			return nil, err
 		}
 		leaves[j] = newLeaf(columns.Column(c))
-		leaves[j].open(r)
+		leaves[j].open(r, meta.NumRows())
 	}
 	return &groupReader{left: meta.NumRows(), reads: plan(leaves)}, nil
 }
@@ -110,27 +110,31 @@ func choose(f *parquetFile, meta *metadata.RowGroupMetaData, want kinds) (chosen
 	json := false
 	for i := range columns.NumColumns() {
 		path := columns.Column(i).Path()
-		top, _, _ := strings.Cut(path, ".")
-		kind := kindOf[top]
-		empty := allNull(meta, i)
-		if path == openers[kind] && want&kind != 0 && !empty {
+		kind := kindOf[topOf(path)]
+		if path == openers[kind] && want&kind != 0 && !allNull(meta, i) {
 			present |= kind
 		}
-		json = json || path == statsColumn && !empty
+		json = json || path == statsColumn && !allNull(meta, i)
 	}
 	for i := range columns.NumColumns() {
 		path := columns.Column(i).Path()
-		top, _, _ := strings.Cut(path, ".")
+		kind := kindOf[topOf(path)]
 		switch {
-		case kindOf[top]&present == 0 || strings.HasPrefix(path, parsedPartitions):
+		case kind&present == 0 || strings.HasPrefix(path, parsedPartitions):
 		case path == statsColumn && (!json || want&kindStats == 0):
 		case strings.HasPrefix(path, parsedStats) && (json || want&kindStats == 0):
-		case path != openers[kindOf[top]] && allNull(meta, i) && columns.Column(i).MaxRepetitionLevel() == 0:
+		case path != openers[kind] && columns.Column(i).MaxRepetitionLevel() == 0 && allNull(meta, i):
 		default:
 			chosen = append(chosen, i)
 		}
 	}
 	return chosen
+}
+
+// topOf is the action that a column belongs to.
+func topOf(path string) string {
+	top, _, _ := strings.Cut(path, ".")
+	return top
 }
 
 // allNull reports whether the footer says that a column holds only nulls in the row group.
@@ -157,7 +161,8 @@ func chunkSpan(f *parquetFile, meta *metadata.RowGroupMetaData, column int) (spa
 		from = d
 	}
 	if from < 0 || n < 0 || n > f.src.size || from > f.src.size-n {
-		return span{}, fmt.Errorf("column %d claims bytes %d to %d of a file of %d", column, from, from+n, f.src.size)
+		return span{}, fmt.Errorf("column %d claims bytes %d to %d of a file of %d",
+			column, from, from+n, f.src.size)
 	}
 	return span{from: from, to: from + n}, nil
 }
@@ -179,7 +184,8 @@ func (g *groupReader) read(rows []Action) ([]Action, error) {
 	return rows, nil
 }
 
-// plan orders the columns so that openers come first, and pairs the columns of maps. Unknown columns are left out.
+// plan orders the columns so that openers come first, and pairs the columns of maps. Unknown columns are left
+// out.
 func plan(leaves []*leaf) []fieldRead {
 	slices.SortStableFunc(leaves, func(a, b *leaf) int { return a.rank() - b.rank() })
 	var reads []fieldRead
@@ -200,7 +206,8 @@ func plan(leaves []*leaf) []fieldRead {
 		if set, ok := listFields[parent]; ok && l.maxRep == 1 {
 			reads = append(reads, l.list(parent, set))
 		}
-		if set, ok := mapFields[parent]; ok && l.maxRep == 1 && i+1 < len(leaves) && leaves[i+1].parent() == parent {
+		paired := l.maxRep == 1 && i+1 < len(leaves) && leaves[i+1].parent() == parent
+		if set, ok := mapFields[parent]; ok && paired {
 			reads = append(reads, mapOf(parent, l, leaves[i+1], set))
 		}
 	}
@@ -213,9 +220,8 @@ func plan(leaves []*leaf) []fieldRead {
 // rank is lower for columns that open something that others fill in.
 func (l *leaf) rank() int {
 	path := l.column.Path()
-	top, _, _ := strings.Cut(path, ".")
 	switch path {
-	case openers[kindOf[top]]:
+	case openers[kindOf[topOf(path)]]:
 		return 0
 	case addVectorOpen, removeVectorOpen:
 		return 1
@@ -247,9 +253,8 @@ func unknownColumns(f *file.Reader) (unknown []string) {
 	for i := range columns.NumColumns() {
 		path := columns.Column(i).Path()
 		l := newLeaf(columns.Column(i))
-		top, _, _ := strings.Cut(path, ".")
 		switch {
-		case top == "commitInfo" || top == "cdc": // what early versions left there has no meaning
+		case topOf(path) == "commitInfo" || topOf(path) == "cdc": // what early versions left there has no meaning
 		case strings.HasPrefix(path, parsedStats), strings.HasPrefix(path, parsedPartitions):
 		case l.maxRep == 0 && l.scalar(path) != nil, l.maxRep == 1 && l.parent() != "":
 		default:

@@ -9,7 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/schema"
 )
 
-// leafBatch is how many entries of a column are decoded at once.
+// leafBatch is how many entries of a column are decoded at once, at most.
 const leafBatch = 1024
 
 // leaf walks one leaf column of a row group, entry by entry: a value, a null, or an empty or null list.
@@ -35,13 +35,13 @@ type leaf struct {
 }
 
 func newLeaf(c *schema.Column) *leaf {
-	return &leaf{column: c, path: c.ColumnPath(), maxDef: c.MaxDefinitionLevel(), maxRep: c.MaxRepetitionLevel(),
-		defs: make([]int16, leafBatch), reps: make([]int16, leafBatch)}
+	return &leaf{column: c, path: c.ColumnPath(), maxDef: c.MaxDefinitionLevel(), maxRep: c.MaxRepetitionLevel()}
 }
 
-// open begins a row group.
-func (l *leaf) open(r file.ColumnChunkReader) {
-	l.reader, l.at, l.n, l.value = r, 0, 0, 0
+// open begins to read a row group of so many rows.
+func (l *leaf) open(r file.ColumnChunkReader, rows int64) {
+	size := int(max(min(rows, leafBatch), 16))
+	l.reader, l.defs, l.reps = r, make([]int16, size), make([]int16, size)
 }
 
 var errShortColumn = errors.New("a column has fewer rows than the file's footer says")
@@ -83,39 +83,40 @@ func (l *leaf) check(total, values int) error {
 }
 
 func (l *leaf) decode() (total int64, values int, err error) {
+	n := len(l.defs)
 	switch r := l.reader.(type) {
 	case *file.BooleanColumnChunkReader:
-		l.bools = sized(l.bools)
-		return r.ReadBatch(leafBatch, l.bools, l.defs, l.reps)
+		l.bools = sized(l.bools, n)
+		return r.ReadBatch(int64(n), l.bools, l.defs, l.reps)
 	case *file.Int32ColumnChunkReader:
-		l.int32s = sized(l.int32s)
-		return r.ReadBatch(leafBatch, l.int32s, l.defs, l.reps)
+		l.int32s = sized(l.int32s, n)
+		return r.ReadBatch(int64(n), l.int32s, l.defs, l.reps)
 	case *file.Int64ColumnChunkReader:
-		l.int64s = sized(l.int64s)
-		return r.ReadBatch(leafBatch, l.int64s, l.defs, l.reps)
+		l.int64s = sized(l.int64s, n)
+		return r.ReadBatch(int64(n), l.int64s, l.defs, l.reps)
 	case *file.Int96ColumnChunkReader:
-		l.int96s = sized(l.int96s)
-		return r.ReadBatch(leafBatch, l.int96s, l.defs, l.reps)
+		l.int96s = sized(l.int96s, n)
+		return r.ReadBatch(int64(n), l.int96s, l.defs, l.reps)
 	case *file.Float32ColumnChunkReader:
-		l.floats = sized(l.floats)
-		return r.ReadBatch(leafBatch, l.floats, l.defs, l.reps)
+		l.floats = sized(l.floats, n)
+		return r.ReadBatch(int64(n), l.floats, l.defs, l.reps)
 	case *file.Float64ColumnChunkReader:
-		l.double = sized(l.double)
-		return r.ReadBatch(leafBatch, l.double, l.defs, l.reps)
+		l.double = sized(l.double, n)
+		return r.ReadBatch(int64(n), l.double, l.defs, l.reps)
 	case *file.ByteArrayColumnChunkReader:
 		// The bytes alias the page, which the next call may replace: values are used up before it.
-		l.bytes = sized(l.bytes)
-		return r.ReadBatchInPage(leafBatch, l.bytes, l.defs, l.reps)
+		l.bytes = sized(l.bytes, n)
+		return r.ReadBatchInPage(int64(n), l.bytes, l.defs, l.reps)
 	case *file.FixedLenByteArrayColumnChunkReader:
-		l.fixed = sized(l.fixed)
-		return r.ReadBatchInPage(leafBatch, l.fixed, l.defs, l.reps)
+		l.fixed = sized(l.fixed, n)
+		return r.ReadBatchInPage(int64(n), l.fixed, l.defs, l.reps)
 	}
 	return 0, 0, fmt.Errorf("column %s has an unknown type", l.column.Path())
 }
 
-func sized[T any](s []T) []T {
+func sized[T any](s []T, n int) []T {
 	if s == nil {
-		return make([]T, leafBatch)
+		return make([]T, n)
 	}
 	return s
 }

@@ -7,12 +7,12 @@ import (
 
 // CheckpointPolicy decides when a checkpoint is due. The zero value of each field means its default.
 //
-// A table whose property delta.checkpointInterval is set gets a checkpoint every so many commits. Otherwise they are
-// spaced by the size of the log: rewriting a checkpoint costs what the last one was large, so each commit is given a
-// credit, its own bytes and BytesPerCommit, and a checkpoint is due when the credit since the last one has reached the
-// last one's size. A table of ten files gets one every ten commits, one of a hundred thousand files about every
-// hundred, and what a commit pays for checkpoints stays the same while the table grows, up to MaxCommits, which bounds
-// how many commits a reader has to fetch.
+// A table whose property delta.checkpointInterval is set gets a checkpoint every so many commits. Otherwise
+// they are spaced by the size of the log: rewriting a checkpoint costs what the last one was large, so each
+// commit is given a credit, its own bytes and BytesPerCommit, and a checkpoint is due when the credit since
+// the last one has reached the last one's size. A table of ten files gets one every ten commits, one of a
+// hundred thousand files about every hundred, and what a commit pays for checkpoints stays the same while the
+// table grows, up to MaxCommits, which bounds how many commits a reader has to fetch.
 type CheckpointPolicy struct {
 	MinCommits     int64 // never sooner; default 10
 	MaxCommits     int64 // never later; default 1000
@@ -38,9 +38,9 @@ func (p *CheckpointPolicy) Due(s *Snapshot) bool {
 	return credit >= s.checkpoint.bytes
 }
 
-// MaybeCheckpoint writes a checkpoint if the policy says that one is due and nobody else has written one lately, and
-// then cleans the log if the table's properties allow it. It reports whether it wrote one. Call it off the commit
-// path. A failure harms nothing: the log stands as it was.
+// MaybeCheckpoint writes a checkpoint if the policy says that one is due and nobody else has written one
+// lately, and then cleans the log if the table's properties allow it. It reports whether it wrote one. Call
+// it off the commit path. A failure harms nothing: the log stands as it was.
 func (t *Table) MaybeCheckpoint(ctx context.Context, snap *Snapshot, p *CheckpointPolicy) (bool, error) {
 	if !p.Due(snap) {
 		return false, nil

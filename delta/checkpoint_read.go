@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// readCheckpoint yields the actions of the wanted kinds of a checkpoint of any form: classic, multi-part, or V2 with
-// sidecars. Sidecars hold only file actions and are opened only when these are wanted. Errors: ErrCorrupt,
-// store.ErrNotFound.
+// readCheckpoint yields the actions of the wanted kinds of a checkpoint of any form: classic, multi-part, or
+// V2 with sidecars. Sidecars hold only file actions and are opened only when these are wanted. Errors:
+// ErrCorrupt, store.ErrNotFound.
 func (t *Table) readCheckpoint(ctx context.Context, c *checkpointFile, want kinds) iter.Seq2[Action, error] {
 	top := want
 	if want&kindFiles != 0 {

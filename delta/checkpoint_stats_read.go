@@ -14,8 +14,9 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/schema"
 )
 
-// statsFromColumns makes the statistics' JSON of a row from the columns of stats_parsed, for checkpoints that hold no
-// JSON. Values whose type we cannot say are left out, which never hides rows. Spec: "Checkpoint Schema".
+// statsFromColumns makes the statistics' JSON of a row from the columns of stats_parsed, for checkpoints that
+// hold no JSON. Values whose type we cannot say are left out, which never hides rows. Spec: "Checkpoint
+// Schema".
 func statsFromColumns(leaves []*leaf) fieldRead {
 	type column struct {
 		leaf   *leaf
@@ -91,7 +92,8 @@ func (o *nestedObject) close() string {
 	return string(o.b) + strings.Repeat("}", len(o.open)+1)
 }
 
-// jsonFormat returns what writes a value as it stands in statistics; nil for types that statistics do not have.
+// jsonFormat returns what writes a value as it stands in statistics; nil for types that statistics do not
+// have.
 func (l *leaf) jsonFormat() func(value int) (string, bool) {
 	logical := l.column.LogicalType()
 	if d, ok := logical.(schema.DecimalLogicalType); ok {

@@ -9,8 +9,8 @@ import (
 	"github.com/freshet-io/freshet/delta/internal/parquet"
 )
 
-// statsParser turns the statistics' JSON into the columns of stats_parsed. What the JSON does not have, or what does
-// not fit the column's type, is null: absent statistics never hide rows.
+// statsParser turns the statistics' JSON into the columns of stats_parsed. What the JSON does not have, or
+// what does not fit the column's type, is null: absent statistics never hide rows.
 type statsParser struct {
 	fields []Field // of stats_parsed
 	root   *statsNode

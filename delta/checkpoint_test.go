@@ -53,17 +53,20 @@ func indexedTypes() *delta.Schema {
 	}
 	return &delta.Schema{Fields: []delta.Field{
 		f("p", delta.Integer), f("b", delta.Byte), f("i", delta.Integer), f("l", delta.Long), f("f", delta.Float),
-		f("d", delta.Double), f("t", delta.Boolean), f("s", delta.String), f("x", delta.Binary), f("day", delta.Date),
+		f("d", delta.Double), f("t", delta.Boolean), f("s", delta.String), f("x", delta.Binary),
+		f("day", delta.Date),
 		f("at", delta.Timestamp), f("small", delta.Decimal{Precision: 9, Scale: 2}),
 		f("wide", delta.Decimal{Precision: 38, Scale: 10}),
-		f("n", &delta.Struct{Fields: []delta.Field{f("s", delta.String), f("list", &delta.Array{Element: delta.Long})}}),
+		f("n", &delta.Struct{Fields: []delta.Field{
+			f("s", delta.String), f("list", &delta.Array{Element: delta.Long})}}),
 		f("m", &delta.Map{Key: delta.String, Value: delta.Long}),
 	}}
 }
 
-const allStats = `{"numRecords":5,"minValues":{"b":-7,"i":-8,"l":-9007199254740993,"f":-1.5,"d":-2.25e10,"s":"ä\"\\",` +
-	`"day":"1969-12-31","at":"2023-06-15T12:30:00.123Z","small":-12345.67,"wide":12345678901234567890.0123456789,` +
-	`"n":{"s":"a"}},"maxValues":{"b":7,"i":8,"l":9007199254740993,"f":1.5,"d":2.25e10,"s":"ü","day":"2026-01-31",` +
+const allStats = `{"numRecords":5,` +
+	`"minValues":{"b":-7,"i":-8,"l":-9007199254740993,"f":-1.5,"d":-2.25e10,"s":"ä\"\\","day":"1969-12-31",` +
+	`"at":"2023-06-15T12:30:00.123Z","small":-12345.67,"wide":12345678901234567890.0123456789,"n":{"s":"a"}},` +
+	`"maxValues":{"b":7,"i":8,"l":9007199254740993,"f":1.5,"d":2.25e10,"s":"ü","day":"2026-01-31",` +
 	`"at":"2024-06-15T12:30:00.000Z","small":12345.67,"wide":99999999999999999999.0123456789,"n":{"s":"z"}},` +
 	`"nullCount":{"b":0,"i":0,"l":0,"f":0,"d":0,"t":1,"s":2,"x":3,"day":0,"at":0,"small":0,"wide":0,` +
 	`"n":{"s":0,"list":4},"m":5}}`
@@ -86,7 +89,8 @@ func TestCheckpoint_Statistics_SurviveAsJSONAndAsColumns(t *testing.T) {
 			}
 			checkpoint(t, table)
 			found := map[string]*delta.Add{}
-			for a, err := range snapshot(t, open(t, st)).Files(context.Background(), &delta.FilesOptions{Stats: true}) {
+			fresh := snapshot(t, open(t, st))
+			for a, err := range fresh.Files(context.Background(), &delta.FilesOptions{Stats: true}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -215,7 +219,8 @@ func TestCheckpoint_Progress_IsKept(t *testing.T) {
 	for i := range 50 {
 		tx := table.Begin(snapshot(t, table), nil)
 		tx.AddTxn(fmt.Sprint("app-", i%7), int64(i))
-		tx.SetDomainMetadata(delta.DomainMetadata{Domain: fmt.Sprint("d", i%3), Configuration: fmt.Sprint(i), Removed: i == 48})
+		tx.SetDomainMetadata(delta.DomainMetadata{Domain: fmt.Sprint("d", i%3), Configuration: fmt.Sprint(i),
+			Removed: i == 48})
 		if _, err := tx.Commit(context.Background()); err != nil {
 			t.Fatal(err)
 		}
@@ -227,9 +232,10 @@ func TestCheckpoint_Progress_IsKept(t *testing.T) {
 	want := snapshot(t, table)
 	got := snapshot(t, open(t, st))
 	if got.CheckpointVersion() != 50 || len(got.Txns()) != 7 || len(got.DomainMetadata()) != 2 ||
-		!reflect.DeepEqual(got.Txns(), want.Txns()) || !reflect.DeepEqual(got.DomainMetadata(), want.DomainMetadata()) {
-		t.Errorf("got checkpoint %d, %v, %v; want %v, %v", got.CheckpointVersion(), got.Txns(), got.DomainMetadata(),
-			want.Txns(), want.DomainMetadata())
+		!reflect.DeepEqual(got.Txns(), want.Txns()) ||
+		!reflect.DeepEqual(got.DomainMetadata(), want.DomainMetadata()) {
+		t.Errorf("got checkpoint %d, %v, %v; want %v, %v", got.CheckpointVersion(),
+			got.Txns(), got.DomainMetadata(), want.Txns(), want.DomainMetadata())
 	}
 }
 
@@ -299,11 +305,12 @@ func TestOpen_CheckpointBrokenAndCommitsGone_NamesTheCheckpoint(t *testing.T) {
 		}
 	}
 	expectNames(t, snapshot(t, open(t, st)), "a", "b")
-	if err := st.Put(context.Background(), "_delta_log/00000000000000000001.checkpoint.parquet", []byte("PAR1")); err != nil {
+	key := "_delta_log/00000000000000000001.checkpoint.parquet"
+	if err := st.Put(context.Background(), key, []byte("PAR1")); err != nil {
 		t.Fatal(err)
 	}
 	_, err := delta.Open(context.Background(), st, nil)
-	if !errors.Is(err, delta.ErrCorrupt) || !strings.Contains(err.Error(), "00000000000000000001.checkpoint.parquet") {
+	if !errors.Is(err, delta.ErrCorrupt) || !strings.Contains(err.Error(), key) {
 		t.Errorf("got %v, want ErrCorrupt that names the checkpoint", err)
 	}
 }
@@ -323,8 +330,8 @@ func TestOpen_CommitMissing_IsAnError(t *testing.T) {
 }
 
 func TestOpen_LastCheckpointWrong_IsOnlyAHint(t *testing.T) {
-	for _, hint := range []string{"", "{", `{"version":77}`, `{"version":4}`, `{"version":-3}`, `{"version":"x"}`,
-		`{"version":9,"checksum":"0123"}`, `{"version":9,"size":1,"parts":3}`} {
+	for _, hint := range []string{"", "{", `{"version":77}`, `{"version":4}`, `{"version":-3}`,
+		`{"version":"x"}`, `{"version":9,"checksum":"0123"}`, `{"version":9,"size":1,"parts":3}`} {
 		st := store.NewMem()
 		table := create(t, st, nil)
 		var all []string
@@ -350,16 +357,17 @@ func TestCheckpointPolicy_LogSize_SpacesCheckpoints(t *testing.T) {
 	st := store.NewMem()
 	table := create(t, st, nil)
 	tx := table.Begin(snapshot(t, table), nil)
-	for i := range 20_000 {
+	for i := range 4_000 {
 		tx.Add(someFile(fmt.Sprintf("part-%05d-%x", i, i*7919*104729)))
 	}
 	result, err := tx.Commit(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var policy *delta.CheckpointPolicy
+	policy := &delta.CheckpointPolicy{BytesPerCommit: 8 << 10}
 	var at []int64
-	for snap := result.Snapshot; snap.Version() < 400; snap = appendFiles(t, table, fmt.Sprint("f", snap.Version())).Snapshot {
+	for snap := result.Snapshot; snap.Version() < 200; {
+		snap = appendFiles(t, table, fmt.Sprint("f", snap.Version())).Snapshot
 		if policy.Due(snap) {
 			at = append(at, snap.Version())
 			if err := table.Checkpoint(context.Background(), snap); err != nil {
@@ -415,7 +423,8 @@ func TestCheckpoint_UnknownColumn_IsNotLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := store.NewMem()
-	if err := st.Put(context.Background(), "_delta_log/00000000000000000005.checkpoint.parquet", file.Bytes()); err != nil {
+	key := "_delta_log/00000000000000000005.checkpoint.parquet"
+	if err := st.Put(context.Background(), key, file.Bytes()); err != nil {
 		t.Fatal(err)
 	}
 	table := open(t, st)

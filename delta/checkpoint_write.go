@@ -21,12 +21,13 @@ const (
 
 // Checkpoint writes a checkpoint of the snapshot, unless there is a usable one, and then _last_checkpoint.
 //
-// It is a classic one (N.checkpoint.parquet, version 1 of the form), which every reader knows and which is allowed with
-// the feature v2Checkpoint, too. It streams from the previous checkpoint and the commits since: memory is a row group
-// and the keys of the files that those commits name. Removed files are kept as long as
-// delta.deletedFileRetentionDuration says, all progress unless delta.setTransactionRetentionDuration is set. The file
-// is read again before it counts. Errors: *UnsupportedError when the table may not be written; an error that names the
-// columns when the previous checkpoint holds some that would be lost. Spec: "Checkpoints", "Action Reconciliation".
+// It is a classic one (N.checkpoint.parquet, version 1 of the form), which every reader knows and which is
+// allowed with the feature v2Checkpoint, too. It streams from the previous checkpoint and the commits since:
+// memory is a row group and the keys of the files that those commits name. Removed files are kept as long as
+// delta.deletedFileRetentionDuration says, all progress unless delta.setTransactionRetentionDuration is set.
+// The file is read again before it counts. Errors: *UnsupportedError when the table may not be written; an
+// error that names the columns when the previous checkpoint holds some that would be lost. Spec:
+// "Checkpoints", "Action Reconciliation".
 func (t *Table) Checkpoint(ctx context.Context, snap *Snapshot) error {
 	if err := snap.CheckWrite(); err != nil {
 		return err
@@ -41,7 +42,7 @@ func (t *Table) Checkpoint(ctx context.Context, snap *Snapshot) error {
 		t.foundCheckpoint(snap, o)
 		return nil
 	}
-	w, err := newCheckpointWriter(ctx, t.st, key, snap)
+	w, err := newCheckpointWriter(ctx, snap)
 	if err != nil {
 		return fail(err)
 	}
@@ -123,7 +124,7 @@ type checkpointWriter struct {
 	keepRemoves, keepTxns int64
 }
 
-func newCheckpointWriter(ctx context.Context, st store.Store, key string, snap *Snapshot) (*checkpointWriter, error) {
+func newCheckpointWriter(ctx context.Context, snap *Snapshot) (*checkpointWriter, error) {
 	meta := snap.state.meta
 	now := time.Now()
 	files, err := meta.duration(propFileRetention, defaultFileRetention)
@@ -145,7 +146,7 @@ func newCheckpointWriter(ctx context.Context, st store.Store, key string, snap *
 	if err != nil {
 		return nil, err
 	}
-	if w.upload, err = st.Create(ctx, key); err != nil {
+	if w.upload, err = snap.table.st.Create(ctx, checkpointKey(snap.version)); err != nil {
 		return nil, err
 	}
 	w.file = parquet.NewWriter(w.upload, w.columns.columns, &parquet.Options{Codec: codec})

@@ -15,8 +15,8 @@ import (
 // deletesAtOnce is how many files are deleted side by side.
 const deletesAtOnce = 16
 
-// sidecarAge is how old a sidecar must be before it counts as left over: younger ones may belong to a checkpoint that
-// is being written.
+// sidecarAge is how old a sidecar must be before it counts as left over: younger ones may belong to a
+// checkpoint that is being written.
 const sidecarAge = 24 * time.Hour
 
 // CleanOptions tune CleanLog. The zero value of each field means its default.
@@ -29,9 +29,10 @@ type CleanOptions struct {
 	DryRun bool
 }
 
-// CleanLog deletes the part of the log that is older than delta.logRetentionDuration and returns how many files those
-// were. What stays begins with a checkpoint that was read to the end before anything was deleted, and with the commit
-// of its version. When there is no such checkpoint nothing is deleted. Files go oldest first. Spec: "Metadata Cleanup".
+// CleanLog deletes the part of the log that is older than delta.logRetentionDuration and returns how many
+// files those were. What stays begins with a checkpoint that was read to the end before anything was deleted,
+// and with the commit of its version. When there is no such checkpoint nothing is deleted. Files go oldest
+// first. Spec: "Metadata Cleanup".
 func (t *Table) CleanLog(ctx context.Context, opts *CleanOptions) (int, error) {
 	if opts == nil {
 		opts = &CleanOptions{}
@@ -75,8 +76,8 @@ func keepFrom(opts *CleanOptions) int64 {
 	return *opts.KeepFrom
 }
 
-// expired lists what lies before the newest usable checkpoint that is not newer than the cut-off and the version limit.
-// The listing stops at the first commit that stays, so that it costs what there is to delete.
+// expired lists what lies before the newest usable checkpoint that is not newer than the cut-off and the
+// version limit. The listing stops at the first commit that stays, so that it costs what there is to delete.
 func (t *Table) expired(ctx context.Context, cutoff time.Time, limit int64) ([]string, error) {
 	old, err := t.oldPart(ctx, cutoff, limit)
 	if err != nil {

@@ -33,8 +33,8 @@ func keys(t *testing.T, st store.Store) (list []string) {
 	return list
 }
 
-// snappy adds what lets a table be used in a bubble: the coders of zstd are shared by a whole process, and a bubble
-// must not use what another has made.
+// snappy adds what lets a table be used in a bubble: the coders of zstd are shared by a whole process, and a
+// bubble must not use what another has made.
 func snappy(properties map[string]string) map[string]string {
 	all := map[string]string{"delta.parquet.compression.codec": "snappy"}
 	maps.Copy(all, properties)
@@ -42,7 +42,8 @@ func snappy(properties map[string]string) map[string]string {
 }
 
 // yearOfDays makes a table with a commit a day, and a checkpoint every fifth.
-func yearOfDays(t *testing.T, st store.Store, days int, properties map[string]string) (*delta.Table, []string) {
+func yearOfDays(t *testing.T, st store.Store, days int, properties map[string]string,
+) (*delta.Table, []string) {
 	table := create(t, st, snappy(properties))
 	var all []string
 	for i := range days {

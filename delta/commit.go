@@ -9,7 +9,8 @@ import (
 )
 
 // validate finds what is wrong with the transaction whatever it is built upon. Spec: "Actions" and "Action
-// Reconciliation": at most one add and one remove of a path, one txn of an application, one change of a domain.
+// Reconciliation": at most one add and one remove of a path, one txn of an application, one change of a
+// domain.
 func (tx *Transaction) validate() error {
 	seen := map[string]bool{}
 	once := func(what, name string) error {
@@ -110,8 +111,8 @@ func (tx *Transaction) checkNext(next tableState, base *Snapshot) error {
 		schema = parsed
 		for _, f := range needs(schema, tx.meta.Configuration) {
 			if !next.proto.Supports(f.name) {
-				return fmt.Errorf("the new metadata needs the table feature %s, which the protocol (%d, %d) does not have: "+
-					"add it to the table first, if all its readers know it",
+				return fmt.Errorf("the new metadata needs the table feature %s, which the protocol (%d, %d) does not "+
+					"have: add it to the table first, if all its readers know it",
 					f.name, next.proto.MinReaderVersion, next.proto.MinWriterVersion)
 			}
 		}
@@ -134,7 +135,9 @@ func (tx *Transaction) checkNext(next tableState, base *Snapshot) error {
 }
 
 // setTimes completes the provenance. Spec: "In-Commit Timestamps": they increase with every version.
-func (tx *Transaction) setTimes(ctx context.Context, info *CommitInfo, base *Snapshot, b *builder, now time.Time) error {
+func (tx *Transaction) setTimes(ctx context.Context, info *CommitInfo, base *Snapshot, b *builder,
+	now time.Time,
+) error {
 	read := tx.base.version
 	info.Timestamp, info.ReadVersion, info.TxnID = now.UnixMilli(), &read, tx.id
 	if info.EngineInfo = tx.table.engine; info.IsolationLevel == "" {
@@ -153,13 +156,15 @@ func (tx *Transaction) setTimes(ctx context.Context, info *CommitInfo, base *Sna
 	}
 	ts := max(info.Timestamp, at.UnixMilli()+1)
 	info.InCommitTimestamp, info.Timestamp, b.inCommit = &ts, ts, &ts
-	if m := b.state.meta; tx.meta != nil && m.Configuration[propICTVersion] == strconv.FormatInt(base.version+1, 10) {
+	next := strconv.FormatInt(base.version+1, 10)
+	if m := b.state.meta; tx.meta != nil && m.Configuration[propICTVersion] == next {
 		m.Configuration[propICTTimestamp] = strconv.FormatInt(ts, 10)
 	}
 	return nil
 }
 
-// enableTimestamps records in the metadata from which version on commits carry timestamps, when this commit begins it.
+// enableTimestamps records in the metadata from which version on commits carry timestamps, when this commit
+// begins it.
 func (tx *Transaction) enableTimestamps(m *Metadata, base *Snapshot) {
 	proto := base.state.proto
 	if tx.proto != nil {

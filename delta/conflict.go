@@ -20,12 +20,13 @@ const (
 	ConflictMetadata ConflictKind = "metadata" // the winner changed schema, partitioning or properties
 	ConflictTxn      ConflictKind = "txn"      // the progress of an application is not what was expected
 	ConflictDomain   ConflictKind = "domain"   // both changed the same domain metadata
-	ConflictAppend   ConflictKind = "append"   // the winner added files that this transaction would have had to read
+	ConflictAppend   ConflictKind = "append"   // the winner added rows that this transaction should have read
 	ConflictDelete   ConflictKind = "delete"   // the winner removed a file that this transaction read or removes
 	ConflictGone     ConflictKind = "gone"     // log cleanup has taken the winners, so that nobody can tell
 )
 
-// ConflictError says why a transaction cannot be built upon the commits that won against it. Nothing was written.
+// ConflictError says why a transaction cannot be built upon the commits that won against it. Nothing was
+// written.
 type ConflictError struct {
 	Kind    ConflictKind
 	Version int64  // the version that the transaction conflicts with
@@ -46,9 +47,10 @@ type winner struct {
 	actions []Action // without statistics
 }
 
-// conflictRules are asked in order about each winner; the first that objects aborts. Each knows one kind of action.
-// Rules of operations that read rows look at what the transaction says it read; a blind append read nothing, so that
-// no adds or removes of a winner concern it. Spec: Delta has none; these are Spark's, see docs.
+// conflictRules are asked in order about each winner; the first that objects aborts. Each knows one kind of
+// action. Rules of operations that read rows look at what the transaction says it read; a blind append read
+// nothing, so that no adds or removes of a winner concern it. Spec: Delta has none; these are Spark's, see
+// docs.
 var conflictRules = []func(*Transaction, *winner) *ConflictError{
 	protocolRule, metadataRule, domainRule, txnRule, appendRule, deleteRule,
 }
@@ -93,7 +95,8 @@ func domainRule(tx *Transaction, w *winner) *ConflictError {
 	return nil
 }
 
-// txnRule concerns progress that is written without an expectation; the expected is compared as a value, in check.
+// txnRule concerns progress that is written without an expectation; the expected is compared as a value, in
+// check.
 func txnRule(tx *Transaction, w *winner) *ConflictError {
 	for _, a := range w.actions {
 		for _, t := range tx.txns {
@@ -107,8 +110,8 @@ func txnRule(tx *Transaction, w *winner) *ConflictError {
 	return nil
 }
 
-// appendRule: rows that appear under a transaction that read the table are rows it should have seen. Rewritten ones
-// (dataChange false) are not.
+// appendRule: rows that appear under a transaction that read the table are rows it should have seen.
+// Rewritten ones (dataChange false) are not.
 func appendRule(tx *Transaction, w *winner) *ConflictError {
 	if !tx.readAll {
 		return nil
@@ -163,8 +166,8 @@ func progressText(version int64, present bool) string {
 	return fmt.Sprint(version)
 }
 
-// rebase moves the base over all versions that others have taken, and reports whether the first of them turned out to
-// be this very transaction, whose put had landed after all.
+// rebase moves the base over all versions that others have taken, and reports whether the first of them
+// turned out to be this very transaction, whose put had landed after all.
 func (c *committer) rebase(ctx context.Context) (ours bool, err error) {
 	b := c.base.extend()
 	var verified time.Time
@@ -227,8 +230,9 @@ func (c *committer) winner(ctx context.Context, version int64) (w *winner, data 
 	return w, data, nil
 }
 
-// refresh builds on the newest version without reading the commits between, which may be gone: it is for bases that
-// are too old to trust that the version after them is free. What the winners did to files cannot be told then.
+// refresh builds on the newest version without reading the commits between, which may be gone: it is for
+// bases that are too old to trust that the version after them is free. What the winners did to files cannot
+// be told then.
 func (c *committer) refresh(ctx context.Context) error {
 	var fresh *Snapshot
 	err := c.retry(ctx, func() (err error) {
@@ -248,7 +252,7 @@ func (c *committer) refresh(ctx context.Context) error {
 	case !sameProtocol(old.proto, fresh.state.proto):
 		return gone(ConflictProtocol, "the protocol has changed; open the table again")
 	case !sameMetadata(old.meta, fresh.state.meta):
-		return gone(ConflictMetadata, "schema, partitioning or properties have changed; build the commit on the new ones")
+		return gone(ConflictMetadata, "schema, partitioning or properties have changed; build on the new ones")
 	case fresh.version > c.base.version && !c.tx.blind():
 		return gone(ConflictGone, "the commits since have been cleaned away; open the table again")
 	}
@@ -257,8 +261,8 @@ func (c *committer) refresh(ctx context.Context) error {
 	return c.tx.check(fresh)
 }
 
-// blind reports whether nothing that others do to files can concern the transaction, and its progress is expected by
-// value or not recorded at all.
+// blind reports whether nothing that others do to files can concern the transaction, and its progress is
+// expected by value or not recorded at all.
 func (tx *Transaction) blind() bool {
 	for _, t := range tx.txns {
 		if _, expected := tx.expects[t.AppID]; !expected {
@@ -274,6 +278,6 @@ func sameProtocol(a, b *Protocol) bool {
 }
 
 func sameMetadata(a, b *Metadata) bool {
-	return a.ID == b.ID && a.SchemaString == b.SchemaString && slices.Equal(a.PartitionColumns, b.PartitionColumns) &&
-		maps.Equal(a.Configuration, b.Configuration)
+	return a.ID == b.ID && a.SchemaString == b.SchemaString &&
+		slices.Equal(a.PartitionColumns, b.PartitionColumns) && maps.Equal(a.Configuration, b.Configuration)
 }

@@ -356,7 +356,8 @@ func TestCreate_ManyAtOnce_OneWins(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if won != 1 || slices.ContainsFunc(others, func(err error) bool { return !errors.Is(err, delta.ErrTableExists) }) {
+	other := func(err error) bool { return !errors.Is(err, delta.ErrTableExists) }
+	if won != 1 || slices.ContainsFunc(others, other) {
 		t.Errorf("%d won, the others: %v", won, others)
 	}
 }

@@ -2,7 +2,6 @@ package delta
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,8 +24,9 @@ type CreateOptions struct {
 	Txns        []Txn  // recorded in the first commit
 }
 
-// Create makes a table at the root of st, with the lowest protocol that its schema and properties need: (1, 2) for most.
-// Errors: ErrTableExists, also when another creator won the race; *UnsupportedError; store.ErrAmbiguous as for Commit.
+// Create makes a table at the root of st, with the lowest protocol that its schema and properties need: (1,
+// 2) for most. Errors: ErrTableExists, also when another creator won the race; *UnsupportedError;
+// store.ErrAmbiguous as for Commit.
 func Create(ctx context.Context, st store.Store, opts *CreateOptions) (*Table, error) {
 	t := newTable(st, &OpenOptions{EngineInfo: opts.EngineInfo})
 	if _, err := t.load(ctx, latest); err == nil {
@@ -81,20 +81,29 @@ func (t *Table) creation(opts *CreateOptions) (*Transaction, error) {
 	tx.BlindAppend(true)
 	tx.Operation("CREATE TABLE", map[string]string{
 		"isManaged": "false", "description": opts.Description,
-		"partitionBy": jsonText(opts.PartitionBy, "[]"), "properties": jsonText(meta.Configuration, "{}")}, nil)
+		"partitionBy": jsonList(opts.PartitionBy), "properties": jsonObject(meta.Configuration)}, nil)
 	return tx, tx.validate()
 }
 
-// jsonText is a list or map as JSON; nil is an empty one.
-func jsonText[T []string | map[string]string](v T, empty string) string {
-	if len(v) == 0 {
-		return empty
+// jsonList is a list of strings as JSON.
+func jsonList(list []string) string {
+	b := []byte{'['}
+	for i, s := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJSONString(b, s)
 	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // strings always marshal
+	return string(append(b, ']'))
+}
+
+// jsonObject is a map of strings as JSON.
+func jsonObject(m map[string]string) string {
+	o := &objectWriter{}
+	for _, k := range sortedNames(m) {
+		o.str(k, m[k])
 	}
-	return string(text)
+	return string(o.end())
 }
 
 // create puts version 0, whose base is a table that is not there.
@@ -130,7 +139,8 @@ func (tx *Transaction) first() (*Snapshot, []byte, error) {
 		b.take(&actions[i])
 	}
 	info := tx.info
-	info.Timestamp, info.TxnID, info.EngineInfo, info.IsolationLevel = now.UnixMilli(), tx.id, tx.table.engine, "Serializable"
+	info.Timestamp, info.TxnID, info.EngineInfo = now.UnixMilli(), tx.id, tx.table.engine
+	info.IsolationLevel = "Serializable"
 	if inCommitTimestamps(tx.proto, tx.meta) {
 		info.InCommitTimestamp, b.inCommit = &info.Timestamp, &info.Timestamp
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Errors that callers branch on with errors.Is. Errors of the store (store.ErrPermission, store.ErrUnavailable …) pass
-// through wrapped.
+// Errors that callers branch on with errors.Is. Errors of the store (store.ErrPermission,
+// store.ErrUnavailable …) pass through wrapped.
 var (
 	// ErrNoTable says that there is no Delta table at the root of the store.
 	ErrNoTable = errors.New("no Delta table")
@@ -15,8 +15,8 @@ var (
 	ErrTableExists = errors.New("a Delta table exists already")
 	// ErrCorrupt says that a file of the table is broken or missing, so that its state cannot be told.
 	ErrCorrupt = errors.New("the Delta table is damaged")
-	// ErrUnsupportedFeature says that the table uses something that this package does not know; the error is an
-	// *UnsupportedError.
+	// ErrUnsupportedFeature says that the table uses something that this package does not know; the error is
+	// an *UnsupportedError.
 	ErrUnsupportedFeature = errors.New("the Delta table uses an unsupported feature")
 	// ErrVersionNotFound says that a version or moment is not in the log; the error is a *VersionError.
 	ErrVersionNotFound = errors.New("no such version of the Delta table")

@@ -16,7 +16,8 @@ func (a *Add) key() fileKey { return fileKey{canonicalPath(a.Path), a.DeletionVe
 
 func (a *Remove) key() fileKey { return fileKey{canonicalPath(a.Path), a.DeletionVector.id()} }
 
-// id is the vector's unique id, "" when there is none. Spec: "Deletion Vector Descriptor Schema", derived fields.
+// id is the vector's unique id, "" when there is none. Spec: "Deletion Vector Descriptor Schema", derived
+// fields.
 func (v *DeletionVector) id() string {
 	switch {
 	case v == nil:
@@ -27,8 +28,8 @@ func (v *DeletionVector) id() string {
 	return v.StorageType + v.PathOrInlineDv + "@" + strconv.Itoa(int(*v.Offset))
 }
 
-// canonicalPath decodes a path of the log once and brings the spellings of one absolute path together: "/x", "file:/x"
-// and "file:///x" are the same file.
+// canonicalPath decodes a path of the log once and brings the spellings of one absolute path together: "/x",
+// "file:/x" and "file:///x" are the same file.
 func canonicalPath(path string) string {
 	path = decodePath(path)
 	if rest, ok := strings.CutPrefix(path, "file:"); ok && strings.HasPrefix(rest, "/") {

@@ -15,11 +15,11 @@ type FilesOptions struct {
 	Stats bool // read statistics too; without it Add.Stats is ""
 }
 
-// Files yields the live files of the snapshot in no order, one Add per (path, deletion vector id). Every Add is the
-// caller's. Stats are "" when the writer left none; where a checkpoint has them as columns only, they are made from
-// these. Memory: the file actions of a few commits, the keys of those since the last checkpoint, and one row group of
-// the checkpoint. Errors: ErrCorrupt, ErrVersionNotFound when log cleanup has taken a part of the snapshot's log.
-// Spec: "Action Reconciliation".
+// Files yields the live files of the snapshot in no order, one Add per (path, deletion vector id). Every Add
+// is the caller's. Stats are "" when the writer left none; where a checkpoint has them as columns only, they
+// are made from these. Memory: the file actions of a few commits, the keys of those since the last
+// checkpoint, and one row group of the checkpoint. Errors: ErrCorrupt, ErrVersionNotFound when log cleanup
+// has taken a part of the snapshot's log. Spec: "Action Reconciliation".
 func (s *Snapshot) Files(ctx context.Context, opts *FilesOptions) iter.Seq2[*Add, error] {
 	want := kindAdd | kindRemove
 	if opts != nil && opts.Stats {
@@ -38,9 +38,9 @@ func (s *Snapshot) Files(ctx context.Context, opts *FilesOptions) iter.Seq2[*Add
 	}
 }
 
-// reconcile yields the newest action of each file: adds of live files, and removes where they are wanted. It goes
-// from the newest commit to the oldest and then through the checkpoint, whose actions are not kept: only what the
-// commits said before is looked up.
+// reconcile yields the newest action of each file: adds of live files, and removes where they are wanted. It
+// goes from the newest commit to the oldest and then through the checkpoint, whose actions are not kept: only
+// what the commits said before is looked up.
 func (s *Snapshot) reconcile(ctx context.Context, want kinds) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
 		seen := map[fileKey]bool{}
@@ -111,8 +111,8 @@ func (a *Action) fileKey() fileKey {
 // gone explains why a part of the snapshot's log is missing.
 func (s *Snapshot) gone(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("version %d can no longer be read, log cleanup has taken part of its log; open the table "+
-			"again: %w: %w", s.version, ErrVersionNotFound, err)
+		return fmt.Errorf("version %d can no longer be read, log cleanup has taken part of its log; open the "+
+			"table again: %w: %w", s.version, ErrVersionNotFound, err)
 	}
 	return fmt.Errorf("files of version %d: %w", s.version, err)
 }

@@ -45,7 +45,8 @@ type derivedFile struct {
 	PartitionValues map[string]*string `json:"partitionValues"`
 }
 
-// goldenTables are the folders of tables that other engines wrote; the test is skipped when there are none here.
+// goldenTables are the folders of tables that other engines wrote; the test is skipped when there are none
+// here.
 func goldenTables(t *testing.T) []string {
 	root := os.Getenv("FRESHET_TESTDATA")
 	if root == "" {
@@ -78,7 +79,8 @@ func TestGolden_LatestVersion_StateAsDerived(t *testing.T) {
 			}
 			table, err := delta.Open(context.Background(), st, nil)
 			if want.Error != "" {
-				// One table's only fault is a checkpoint without metadata: its commits are all there and make up for it.
+				// One table's only fault is a checkpoint without metadata: its commits are all there and make
+				// up for it.
 				if err == nil && !strings.HasSuffix(dir, "-from-checkpoint-missing-metadata") {
 					t.Fatalf("the table opens; the oracle says %q", want.Error)
 				}
@@ -105,8 +107,9 @@ func checkDerived(t *testing.T, table *delta.Table, want *derivedState) {
 		t.Errorf("version: got %d, want %d", snap.Version(), want.Version)
 	}
 	p := snap.Protocol()
-	if p.MinReaderVersion != want.Protocol.MinReaderVersion || p.MinWriterVersion != want.Protocol.MinWriterVersion ||
-		!sameSet(p.ReaderFeatures, want.Protocol.ReaderFeatures) || !sameSet(p.WriterFeatures, want.Protocol.WriterFeatures) {
+	w := want.Protocol
+	if p.MinReaderVersion != w.MinReaderVersion || p.MinWriterVersion != w.MinWriterVersion ||
+		!sameSet(p.ReaderFeatures, w.ReaderFeatures) || !sameSet(p.WriterFeatures, w.WriterFeatures) {
 		t.Errorf("protocol: got %+v, want %+v", *p, want.Protocol)
 	}
 	m := snap.Metadata()

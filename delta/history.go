@@ -16,9 +16,9 @@ type HistoryEntry struct {
 	Info      CommitInfo // zero when the writer left none
 }
 
-// History yields the newest commits first, at most limit of them; 0 means all that are left. Timestamps are as
-// Snapshot.Timestamp has them, and increase with the version: where the times of files do not, a commit is 1 ms later
-// than the one before. Commits are read as they are asked for.
+// History yields the newest commits first, at most limit of them; 0 means all that are left. Timestamps are
+// as Snapshot.Timestamp has them, and increase with the version: where the times of files do not, a commit is
+// 1 ms later than the one before. Commits are read as they are asked for.
 func (t *Table) History(ctx context.Context, limit int) iter.Seq2[HistoryEntry, error] {
 	return func(yield func(HistoryEntry, error) bool) {
 		snap, err := t.Snapshot(ctx)
@@ -56,8 +56,8 @@ func (t *Table) History(ctx context.Context, limit int) iter.Seq2[HistoryEntry, 
 	}
 }
 
-// commitTimes returns the times of the commits' files from one version to another, made to increase. When commits
-// are missing, the list begins after the last gap.
+// commitTimes returns the times of the commits' files from one version to another, made to increase. When
+// commits are missing, the list begins after the last gap.
 func (t *Table) commitTimes(ctx context.Context, from, to int64) ([]time.Time, error) {
 	var times []time.Time
 	next := from

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxJSONDepth bounds how deep values of the log nest. What we read nests four deep; deeper values are only skipped.
+// maxJSONDepth bounds how deep values of the log nest. What we read nests four deep; deeper values are only
+// skipped.
 const maxJSONDepth = 128
 
 var (
@@ -17,9 +18,9 @@ var (
 	errJSONText  = errors.New("a string of the JSON is malformed")
 )
 
-// jsonReader walks JSON values in place: no reflection, no floating point, and strings are copied only when asked for.
-// A value is read by exactly one call. It is lenient where leniency cannot change a meaning: it does not check what it
-// skips beyond strings and brackets.
+// jsonReader walks JSON values in place: no reflection, no floating point, and strings are copied only when
+// asked for. A value is read by exactly one call. It is lenient where leniency cannot change a meaning: it
+// does not check what it skips beyond strings and brackets.
 type jsonReader struct {
 	data  []byte
 	pos   int
@@ -189,28 +190,26 @@ func (r *jsonReader) span() (body []byte, escaped bool, err error) {
 		return nil, false, err
 	}
 	start := r.pos
-	for at := start; ; {
-		i := bytes.IndexByte(r.data[at:], '"')
-		if i < 0 {
-			return nil, false, errJSONEnd
-		}
-		part := r.data[at : at+i]
-		at += i
-		if slash := bytes.IndexByte(part, '\\'); slash < 0 && !escaped {
-			r.pos = at + 1
-			return r.data[start:at], false, nil
-		}
-		escaped = true
-		slashes := 0
-		for at-1-slashes >= start && r.data[at-1-slashes] == '\\' {
-			slashes++
-		}
-		at++
-		if slashes%2 == 0 {
-			r.pos = at
-			return r.data[start : at-1], true, nil
+	rest := r.data[start:]
+	end := bytes.IndexByte(rest, '"')
+	if end < 0 {
+		return nil, false, errJSONEnd
+	}
+	slash := bytes.IndexByte(rest[:end], '\\')
+	if slash < 0 {
+		r.pos = start + end + 1
+		return rest[:end], false, nil
+	}
+	for i := slash; i < len(rest); i++ {
+		switch rest[i] {
+		case '\\':
+			i++
+		case '"':
+			r.pos = start + i + 1
+			return rest[:i], true, nil
 		}
 	}
+	return nil, false, errJSONEnd
 }
 
 // text consumes a string. The bytes alias the input unless the string holds escapes.
@@ -301,8 +300,8 @@ func (r *jsonReader) stringMap() (map[string]*string, error) {
 	return m, err
 }
 
-// looseMap consumes an object, or null, for which it returns nil. Values that are no strings are kept as JSON texts,
-// nulls are left out.
+// looseMap consumes an object, or null, for which it returns nil. Values that are no strings are kept as JSON
+// texts, nulls are left out.
 func (r *jsonReader) looseMap() (map[string]string, error) {
 	if r.null() {
 		return nil, nil
@@ -328,22 +327,21 @@ func (r *jsonReader) loose() (string, error) {
 	return string(b), err
 }
 
+// unescapeJSON decodes what is between the quotes of a string; it never becomes longer.
 func unescapeJSON(body []byte) ([]byte, error) {
 	out := make([]byte, 0, len(body))
-	for len(body) > 0 {
-		i := bytes.IndexByte(body, '\\')
-		if i < 0 {
-			return append(out, body...), nil
+	for i := 0; i < len(body); i++ {
+		c := body[i]
+		if c != '\\' {
+			out = append(out, c)
+			continue
 		}
-		out = append(out, body[:i]...)
-		if body = body[i+1:]; len(body) == 0 {
+		if i++; i == len(body) {
 			return nil, errJSONText
 		}
-		c := body[0]
-		body = body[1:]
-		switch c {
+		switch body[i] {
 		case '"', '\\', '/':
-			out = append(out, c)
+			out = append(out, body[i])
 		case 'b':
 			out = append(out, '\b')
 		case 'f':
@@ -355,11 +353,12 @@ func unescapeJSON(body []byte) ([]byte, error) {
 		case 't':
 			out = append(out, '\t')
 		case 'u':
-			v, size, err := unescapeUnicode(body)
+			v, size, err := unescapeUnicode(body[i+1:])
 			if err != nil {
 				return nil, err
 			}
-			out, body = utf8.AppendRune(out, v), body[size:]
+			out = utf8.AppendRune(out, v)
+			i += size
 		default:
 			return nil, errJSONText
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
-// lastCheckpoint is the content of _last_checkpoint: a hint where the newest checkpoint is. Spec: "Last Checkpoint
-// File".
+// lastCheckpoint is the content of _last_checkpoint: a hint where the newest checkpoint is. Spec: "Last
+// Checkpoint File".
 type lastCheckpoint struct {
 	Version       int64
 	Size          int64 // actions
@@ -84,8 +84,8 @@ func (c lastCheckpoint) text() ([]byte, error) {
 	return o.end(), nil
 }
 
-// checksumJSON is the MD5 of the canonical form of a JSON object, without its field "checksum": one "path=value" for
-// each leaf, sorted. Spec: "JSON checksum".
+// checksumJSON is the MD5 of the canonical form of a JSON object, without its field "checksum": one
+// "path=value" for each leaf, sorted. Spec: "JSON checksum".
 func checksumJSON(data []byte) (string, error) {
 	c := canonicalJSON{r: &jsonReader{data: data}}
 	if err := c.value(""); err != nil {

@@ -12,9 +12,9 @@ import (
 // loadAttempts bounds how often a load begins anew because log cleanup moved the log under it.
 const loadAttempts = 4
 
-// load builds the snapshot of a version, or of the latest, from nothing. A broken or missing checkpoint is passed over
-// in favour of an older one or the commits; if these do not reach, its error is returned. Errors: ErrNoTable,
-// ErrCorrupt, ErrUnsupportedFeature, ErrVersionNotFound.
+// load builds the snapshot of a version, or of the latest, from nothing. A broken or missing checkpoint is
+// passed over in favour of an older one or the commits; if these do not reach, its error is returned. Errors:
+// ErrNoTable, ErrCorrupt, ErrUnsupportedFeature, ErrVersionNotFound.
 func (t *Table) load(ctx context.Context, version int64) (*Snapshot, error) {
 	broken := map[string]bool{}
 	var firstBad error
@@ -60,8 +60,8 @@ func (t *Table) replay(ctx context.Context, seg *segment, version int64) (*Snaps
 	case seg.checkpoint == nil && seg.first != 0 && version != latest:
 		return nil, t.versionError(ctx, version)
 	case seg.checkpoint == nil && seg.first != 0:
-		return nil, corrupt("the log of %s begins with version %d and has no checkpoint: older commits were deleted",
-			t.st.URL(), seg.first)
+		return nil, corrupt("the log of %s begins with version %d and has no checkpoint: older commits were "+
+			"deleted", t.st.URL(), seg.first)
 	}
 	b := &builder{table: t, version: -1}
 	if seg.checkpoint != nil {
@@ -144,7 +144,8 @@ func (b *builder) close(version int64, bytes int) {
 	b.logBytes += int64(bytes)
 }
 
-// snapshot finishes; before is the snapshot that was extended, whose parsed schema is used again if it still holds.
+// snapshot finishes; before is the snapshot that was extended, whose parsed schema is used again if it still
+// holds.
 func (b *builder) snapshot(before *Snapshot) (*Snapshot, error) {
 	s := &Snapshot{table: b.table, version: b.version, state: b.state.share(), checkpoint: b.checkpoint,
 		logBytes: b.logBytes, modified: b.modified, inCommit: b.inCommit}

@@ -33,9 +33,9 @@ var kindOf = map[string]kinds{
 	"checkpointMetadata": kindCheckpoint, "sidecar": kindSidecar,
 }
 
-// parseLog yields the actions of a commit, or of a checkpoint in JSON, that are of the wanted kinds, in their order.
-// name is what errors call the file. The texts of actions do not alias data. Objects may span lines, and unknown
-// actions and fields are passed over, as readers must. Errors: ErrCorrupt, with the line.
+// parseLog yields the actions of a commit, or of a checkpoint in JSON, that are of the wanted kinds, in their
+// order. name is what errors call the file. The texts of actions do not alias data. Objects may span lines,
+// and unknown actions and fields are passed over, as readers must. Errors: ErrCorrupt, with the line.
 func parseLog(name string, data []byte, want kinds) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
 		r := &jsonReader{data: data}
@@ -153,7 +153,8 @@ func (a *Add) parse(r *jsonReader, stats bool) error {
 	return err
 }
 
-// parseStatsText reads statistics, which are a string of JSON; a writer that put them as an object is understood.
+// parseStatsText reads statistics, which are a string of JSON; a writer that put them as an object is
+// understood.
 func parseStatsText(r *jsonReader) (string, error) {
 	if r.null() {
 		return "", nil

@@ -101,7 +101,8 @@ func TestCreate_PlainSchema_HasLowestProtocol(t *testing.T) {
 	if p.MinReaderVersion != 1 || p.MinWriterVersion != 2 || p.ReaderFeatures != nil || p.WriterFeatures != nil {
 		t.Errorf("protocol: got %+v, want (1, 2)", *p)
 	}
-	if snap.Version() != 0 || snap.Property("delta.appendOnly") != "true" || snap.PartitionColumns()[0] != "day" {
+	if snap.Version() != 0 || snap.Property("delta.appendOnly") != "true" ||
+		snap.PartitionColumns()[0] != "day" {
 		t.Errorf("got version %d, metadata %+v", snap.Version(), snap.Metadata())
 	}
 	if got, want := snap.Schema().String(), twoColumns().String(); got != want {
@@ -120,7 +121,8 @@ func TestCreate_Features_AreListedWhereNeeded(t *testing.T) {
 		{"change feed alone", twoColumns(), map[string]string{"delta.enableChangeDataFeed": "true"},
 			delta.Protocol{MinReaderVersion: 1, MinWriterVersion: 4}},
 		{"nested timestamp_ntz", ntz, nil, delta.Protocol{MinReaderVersion: 3, MinWriterVersion: 7,
-			ReaderFeatures: []string{"timestampNtz"}, WriterFeatures: []string{"appendOnly", "invariants", "timestampNtz"}}},
+			ReaderFeatures: []string{"timestampNtz"},
+			WriterFeatures: []string{"appendOnly", "invariants", "timestampNtz"}}},
 		{"in-commit timestamps", twoColumns(), map[string]string{"delta.enableInCommitTimestamps": "true"},
 			delta.Protocol{MinReaderVersion: 1, MinWriterVersion: 7,
 				WriterFeatures: []string{"appendOnly", "invariants", "inCommitTimestamp"}}},
@@ -179,12 +181,12 @@ func TestCommit_Append_IsWrittenInSparksWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`"operation":"STREAMING UPDATE","operationParameters":{"epochId":"7","outputMode":"Append"},"readVersion":0,` +
-			`"isolationLevel":"Serializable","isBlindAppend":true,"operationMetrics":{"numAddedFiles":"1"},` +
-			`"engineInfo":"Freshet","txnId":"`,
+		`"operation":"STREAMING UPDATE","operationParameters":{"epochId":"7","outputMode":"Append"},` +
+			`"readVersion":0,"isolationLevel":"Serializable","isBlindAppend":true,` +
+			`"operationMetrics":{"numAddedFiles":"1"},"engineInfo":"Freshet","txnId":"`,
 		`{"txn":{"appId":"app-0","version":41,"lastUpdated":`,
-		`{"add":{"path":"day=2026-01-31/a","partitionValues":{"day":"2026-01-31"},"size":100,"modificationTime":1,` +
-			`"dataChange":true,"stats":"{\"numRecords\":3,`,
+		`{"add":{"path":"day=2026-01-31/a","partitionValues":{"day":"2026-01-31"},"size":100,` +
+			`"modificationTime":1,"dataChange":true,"stats":"{\"numRecords\":3,`,
 	} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("the commit lacks %s:\n%s", want, data)
@@ -307,9 +309,9 @@ func TestCommit_UnsupportedFeature_IsRefusedByName(t *testing.T) {
 		"rowTracking": `{"protocol":{"minReaderVersion":1,"minWriterVersion":7,"writerFeatures":["rowTracking"]}}`,
 		"version 8":   `{"protocol":{"minReaderVersion":1,"minWriterVersion":8}}`,
 		`constraint "positive"`: `{"protocol":{"minReaderVersion":1,"minWriterVersion":3}}` + "\n" +
-			`{"metaData":{"id":"x","format":{"provider":"parquet","options":{}},"schemaString":"{\"type\":\"struct\",\"fields\":` +
-			`[{\"name\":\"id\",\"type\":\"long\",\"nullable\":true,\"metadata\":{}}]}","partitionColumns":[],` +
-			`"configuration":{"delta.constraints.positive":"id > 0"}}}`,
+			`{"metaData":{"id":"x","format":{"provider":"parquet","options":{}},` +
+			`"schemaString":"{\"type\":\"struct\",\"fields\":[{\"name\":\"id\",\"type\":\"long\",\"nullable\":true,` +
+			`\"metadata\":{}}]}","partitionColumns":[],"configuration":{"delta.constraints.positive":"id > 0"}}}`,
 	} {
 		st := store.NewMem()
 		create(t, st, nil)

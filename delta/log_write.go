@@ -95,14 +95,7 @@ func (o *objectWriter) bool(name string, v bool) {
 
 func (o *objectWriter) strings(name string, list []string) {
 	o.key(name)
-	o.b = append(o.b, '[')
-	for i, s := range list {
-		if i > 0 {
-			o.b = append(o.b, ',')
-		}
-		o.b = appendJSONString(o.b, s)
-	}
-	o.b = append(o.b, ']')
+	o.b = append(o.b, jsonList(list)...)
 }
 
 // texts writes a map whose values are strings, in the order of its keys.

@@ -37,8 +37,8 @@ func commitKey(version int64) string { return versionPrefix(version) + ".json" }
 
 func checkpointKey(version int64) string { return versionPrefix(version) + ".checkpoint.parquet" }
 
-// versionPrefix begins the keys of all files of a version. It is less than all of them, and greater than those of
-// lower versions, so that a listing can start after it.
+// versionPrefix begins the keys of all files of a version. It is less than all of them, and greater than
+// those of lower versions, so that a listing can start after it.
 func versionPrefix(version int64) string {
 	return fmt.Sprintf("%s%0*d", logDir, versionDigits, version)
 }
@@ -68,7 +68,8 @@ func parseLogKey(key string) logFile {
 	return f
 }
 
-// checkpoint reads what follows "checkpoint.": "parquet", "0000000001.0000000003.parquet" or "<uuid>.json|parquet".
+// checkpoint reads what follows "checkpoint.": "parquet", "0000000001.0000000003.parquet" or
+// "<uuid>.json|parquet".
 func (f logFile) checkpoint(parts []string) logFile {
 	last := parts[len(parts)-1:]
 	switch {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// The properties of a table that the log itself obeys, with their defaults. Spec: delta.io, "Table properties".
+// The properties of a table that the log itself obeys, with their defaults. Spec: delta.io, "Table
+// properties".
 const (
 	propCheckpointInterval = "delta.checkpointInterval"
 	propLogRetention       = "delta.logRetentionDuration"
@@ -36,8 +37,8 @@ func (m *Metadata) boolean(name string, otherwise bool) bool {
 	return v
 }
 
-// duration is a property that is an interval. A value that cannot be read is an error, since what it asks to keep
-// must not be lost to a default.
+// duration is a property that is an interval. A value that cannot be read is an error, since what it asks to
+// keep must not be lost to a default.
 func (m *Metadata) duration(name string, otherwise time.Duration) (time.Duration, error) {
 	text, set := m.Configuration[name]
 	if !set {
@@ -57,12 +58,12 @@ func (m *Metadata) int(name string) (v int64, ok bool) {
 }
 
 var intervalUnits = map[string]time.Duration{
-	"week": 7 * 24 * time.Hour, "day": 24 * time.Hour, "hour": time.Hour, "minute": time.Minute, "second": time.Second,
-	"millisecond": time.Millisecond, "microsecond": time.Microsecond,
+	"week": 7 * 24 * time.Hour, "day": 24 * time.Hour, "hour": time.Hour, "minute": time.Minute,
+	"second": time.Second, "millisecond": time.Millisecond, "microsecond": time.Microsecond,
 }
 
-// parseInterval reads Spark's form of a length of time: "interval 1 week 2 days", the first word optional. Months and
-// years have no length and are refused, as Spark does.
+// parseInterval reads Spark's form of a length of time: "interval 1 week 2 days", the first word optional.
+// Months and years have no length and are refused, as Spark does.
 func parseInterval(text string) (time.Duration, error) {
 	const wanted = `wanted an interval like "interval 30 days"`
 	words := strings.Fields(strings.ToLower(text))

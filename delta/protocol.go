@@ -14,20 +14,21 @@ const (
 	featureWriterVersion = 7
 )
 
-// readable are the features that a reader of the log must know and that this package does. What they mean for data
-// files, the reader of rows decides file by file.
+// readable are the features that a reader of the log must know and that this package does. What they mean for
+// data files, the reader of rows decides file by file.
 var readable = []string{
 	"columnMapping", "deletionVectors", "materializePartitionColumns", "timestampNtz",
 	"typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck", "variantShredding",
 	"variantShredding-preview", "variantType", "variantType-preview",
 }
 
-// writable are the features of tables that this package can append to. Those that ask something of a writer only
-// where they are in use are checked by use, in checkUse.
+// writable are the features of tables that this package can append to. Those that ask something of a writer
+// only where they are in use are checked by use, in checkUse.
 var writable = []string{
-	"allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection", "columnMapping",
-	"deletionVectors", "domainMetadata", "generatedColumns", "identityColumns", "inCommitTimestamp", "invariants",
-	"timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck",
+	"allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection",
+	"columnMapping", "deletionVectors", "domainMetadata", "generatedColumns", "identityColumns",
+	"inCommitTimestamp", "invariants", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
+	"vacuumProtocolCheck",
 }
 
 // legacy are the features that a writer version below 7 implies, by the version that brought them.
@@ -104,7 +105,8 @@ func checkUse(p *Protocol, m *Metadata, schema *Schema) error {
 	use := func(format string, args ...any) error {
 		return &UnsupportedError{Feature: fmt.Sprintf(format, args...), Write: true}
 	}
-	if mode := m.Configuration["delta.columnMapping.mode"]; p.Supports("columnMapping") && mode != "" && mode != "none" {
+	mode := m.Configuration["delta.columnMapping.mode"]
+	if p.Supports("columnMapping") && mode != "" && mode != "none" {
 		return use("column mapping by %s", mode)
 	}
 	for key := range m.Configuration {
@@ -131,7 +133,8 @@ func checkUse(p *Protocol, m *Metadata, schema *Schema) error {
 	return nil
 }
 
-// columnWith returns the path of the first column, at any depth, whose metadata has the key; "" when none has.
+// columnWith returns the path of the first column, at any depth, whose metadata has the key; "" when none
+// has.
 func columnWith(fields []Field, path, key string) string {
 	for _, f := range fields {
 		name := columnPath(path, f.Name)
@@ -199,7 +202,8 @@ func needs(schema *Schema, properties map[string]string) (all []neededFeature) {
 func featureNamed(name string) neededFeature {
 	f := neededFeature{name: name}
 	switch name {
-	case "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "columnMapping", "typeWidening":
+	case "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint",
+		"vacuumProtocolCheck":
 		f.reader = true
 	}
 	for _, l := range legacy {
@@ -214,8 +218,8 @@ func usesType(fields []Field, t Type) bool {
 	return slices.ContainsFunc(fields, func(f Field) bool { return f.Type == t || usesType(below(f.Type), t) })
 }
 
-// lowestProtocol is the oldest protocol that has the features: (1, 2) when there are none, the legacy version that
-// brought them, or features by name as soon as one has no legacy version.
+// lowestProtocol is the oldest protocol that has the features: (1, 2) when there are none, the legacy version
+// that brought them, or features by name as soon as one has no legacy version.
 func lowestProtocol(needed []neededFeature) Protocol {
 	p := Protocol{MinReaderVersion: 1, MinWriterVersion: 2}
 	named := slices.ContainsFunc(needed, func(f neededFeature) bool { return f.since == 0 })

@@ -29,7 +29,8 @@ type checkpointFile struct {
 	logBytes int64
 }
 
-// segment is what a listing found of the log: the newest usable checkpoint, and the commits from its version on.
+// segment is what a listing found of the log: the newest usable checkpoint, and the commits from its version
+// on.
 type segment struct {
 	checkpoint *checkpointFile // nil when the commits have to do
 	commits    []store.Object  // ascending, from the checkpoint's version or the listing's beginning on
@@ -115,8 +116,8 @@ func (c *candidates) add(f logFile, o store.Object) {
 		&checkpointFile{version: f.version, files: []store.Object{o}, json: f.json, bytes: o.Size})
 }
 
-// best chooses among checkpoints of one version, always alike: the classic one, whose name comes last, then the
-// others from the last name to the first, then complete multi-part ones, fewest parts first.
+// best chooses among checkpoints of one version, always alike: the classic one, whose name comes last, then
+// the others from the last name to the first, then complete multi-part ones, fewest parts first.
 func (c *candidates) best(broken map[string]bool) *checkpointFile {
 	for i := len(c.single) - 1; i >= 0; i-- {
 		if !broken[c.single[i].files[0].Key] {
@@ -137,8 +138,9 @@ func (c *candidates) best(broken map[string]bool) *checkpointFile {
 	return nil
 }
 
-// segmentFor finds the newest usable checkpoint not newer than version, and the commits after it. It lists only what
-// it must: from the checkpoint that _last_checkpoint names, or in growing steps back from the version.
+// segmentFor finds the newest usable checkpoint not newer than version, and the commits after it. It lists
+// only what it must: from the checkpoint that _last_checkpoint names, or in growing steps back from the
+// version.
 func (t *Table) segmentFor(ctx context.Context, version int64, broken map[string]bool) (*segment, error) {
 	if version == latest {
 		hint, ok, err := t.readLastCheckpoint(ctx)
@@ -187,8 +189,8 @@ type commitData struct {
 	data    []byte
 }
 
-// fetchCommits yields the commits from one version to another, inclusive, upwards or downwards, fetching a few side by
-// side. A missing one is store.ErrNotFound.
+// fetchCommits yields the commits from one version to another, inclusive, upwards or downwards, fetching a
+// few side by side. A missing one is store.ErrNotFound.
 func (t *Table) fetchCommits(ctx context.Context, from, to int64) iter.Seq2[commitData, error] {
 	step := int64(1)
 	if to < from {
@@ -241,7 +243,8 @@ func (e *badCheckpointError) Error() string {
 
 func (e *badCheckpointError) Unwrap() error { return e.err }
 
-// unusable reports whether an error of reading a checkpoint condemns the checkpoint, and not the store or the caller.
+// unusable reports whether an error of reading a checkpoint condemns the checkpoint, and not the store or the
+// caller.
 func unusable(err error) bool {
 	return errors.Is(err, ErrCorrupt) || errors.Is(err, store.ErrNotFound)
 }

@@ -16,7 +16,7 @@ type Snapshot struct {
 	modified time.Time // of the version's log file; zero when it is not known
 	verified time.Time // when the version was last known to be the newest
 
-	checkpoint *checkpointFile // the commits after it, up to version, are the rest of the log; nil when there is none
+	checkpoint *checkpointFile // the commits after it are the rest of the log; nil when there is none
 	logBytes   int64           // of the commits that were read, up to version
 }
 
@@ -45,8 +45,8 @@ func (s *Snapshot) Timestamp(ctx context.Context) (time.Time, error) {
 	return o.Modified.UTC(), nil
 }
 
-// inCommitTimestamp is the version's in-commit timestamp; nil when it has none. A snapshot that a checkpoint ends has
-// to look into the commit.
+// inCommitTimestamp is the version's in-commit timestamp; nil when it has none. A snapshot that a checkpoint
+// ends has to look into the commit.
 func (s *Snapshot) inCommitTimestamp(ctx context.Context) (*int64, error) {
 	if s.inCommit != nil || s.checkpoint == nil || s.checkpoint.version != s.version {
 		return s.inCommit, nil

@@ -16,8 +16,8 @@ import (
 const DefaultEngineInfo = "Freshet"
 
 const (
-	// staleAfter is the age from which a snapshot is not trusted to be followed by the next version: log cleanup may
-	// have emptied the slot.
+	// staleAfter is the age from which a snapshot is not trusted to be followed by the next version: log
+	// cleanup may have emptied the slot.
 	staleAfter = 10 * time.Minute
 	// probes is how many new commits are fetched one after another before a listing tells how many there are.
 	probes = 8
@@ -31,8 +31,8 @@ type OpenOptions struct {
 	EngineInfo string
 }
 
-// Table is a Delta table at the root of a store. It remembers the newest snapshot it has seen, so that looking again
-// costs the new commits only. It is safe for concurrent use.
+// Table is a Delta table at the root of a store. It remembers the newest snapshot it has seen, so that
+// looking again costs the new commits only. It is safe for concurrent use.
 type Table struct {
 	st     store.Store
 	engine string
@@ -62,8 +62,8 @@ func newTable(st store.Store, opts *OpenOptions) *Table {
 // Store is where the table lies.
 func (t *Table) Store() store.Store { return t.st }
 
-// Snapshot returns the newest version. After the first time it asks the store for new commits only: one request when
-// there are none. Errors: as Open.
+// Snapshot returns the newest version. After the first time it asks the store for new commits only: one
+// request when there are none. Errors: as Open.
 func (t *Table) Snapshot(ctx context.Context) (*Snapshot, error) {
 	snap := t.remembered()
 	if snap == nil {
@@ -86,8 +86,8 @@ func (t *Table) remembered() *Snapshot {
 	return t.newest
 }
 
-// remember keeps the snapshot if it is newer than the one that is kept, and returns the newer one. Whichever it is, it
-// begins from the newest checkpoint that is known.
+// remember keeps the snapshot if it is newer than the one that is kept, and returns the newer one. Whichever
+// it is, it begins from the newest checkpoint that is known.
 func (t *Table) remember(s *Snapshot) *Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,8 +187,8 @@ func (t *Table) leap(ctx context.Context, snap *Snapshot, b *builder) (*Snapshot
 	return t.advance(ctx, s)
 }
 
-// recheck makes sure by a listing that nothing follows an old snapshot: its successor may have come and have been
-// cleaned away since, so that its absence says nothing.
+// recheck makes sure by a listing that nothing follows an old snapshot: its successor may have come and have
+// been cleaned away since, so that its absence says nothing.
 func (t *Table) recheck(ctx context.Context, snap *Snapshot) (*Snapshot, error) {
 	verified := time.Now()
 	seg, err := t.list(ctx, snap.version+1, latest, nil)
@@ -208,8 +208,8 @@ func (t *Table) recheck(ctx context.Context, snap *Snapshot) (*Snapshot, error) 
 	return &s, nil
 }
 
-// stale reports whether too much time has passed since the snapshot was known to be the newest. Both clocks count:
-// the monotonic one stands still while a machine sleeps, the other may be set back.
+// stale reports whether too much time has passed since the snapshot was known to be the newest. Both clocks
+// count: the monotonic one stands still while a machine sleeps, the other may be set back.
 func (s *Snapshot) stale() bool {
 	now := time.Now()
 	return max(now.Sub(s.verified), now.Round(0).Sub(s.verified.Round(0))) > staleAfter

@@ -19,9 +19,9 @@ func (t *Table) SnapshotAt(ctx context.Context, version int64) (*Snapshot, error
 	return t.load(ctx, version)
 }
 
-// SnapshotAsOf returns the newest version that was committed not later than at. Errors: ErrVersionNotFound when at is
-// before the first version that can be read or after the last one. Spec: "In-Commit Timestamps", recommendations for
-// readers.
+// SnapshotAsOf returns the newest version that was committed not later than at. Errors: ErrVersionNotFound
+// when at is before the first version that can be read or after the last one. Spec: "In-Commit Timestamps",
+// recommendations for readers.
 func (t *Table) SnapshotAsOf(ctx context.Context, at time.Time) (*Snapshot, error) {
 	version, err := t.versionAsOf(ctx, at)
 	if err != nil {
@@ -77,7 +77,8 @@ func (s *Snapshot) enablement() (version, ms int64) {
 }
 
 // searchFiles finds the version by the times of the log's files.
-func (t *Table) searchFiles(ctx context.Context, at time.Time, from, to int64, wrong *VersionError) (int64, error) {
+func (t *Table) searchFiles(ctx context.Context, at time.Time, from, to int64, wrong *VersionError,
+) (int64, error) {
 	found := int64(-1)
 	for c, err := range t.commitFiles(ctx, from) {
 		if err != nil {
@@ -101,7 +102,8 @@ func (t *Table) searchFiles(ctx context.Context, at time.Time, from, to int64, w
 }
 
 // searchCommits finds the version by halving, since in-commit timestamps increase.
-func (t *Table) searchCommits(ctx context.Context, at time.Time, from, to int64, wrong *VersionError) (int64, error) {
+func (t *Table) searchCommits(ctx context.Context, at time.Time, from, to int64, wrong *VersionError,
+) (int64, error) {
 	first, low := from, from-1 // low is known to be early enough, but for the beginning
 	for high := to; low < high; {
 		middle := low + (high-low+1)/2

@@ -14,8 +14,9 @@ import (
 
 // Transaction gathers the actions of one commit. It is used by one goroutine and committed at most once.
 //
-// Nothing is read or written before Commit. What a commit that lost the race needs to know of the winners, it learns by
-// reading only their commits, never the table's files: an append costs the same however large the table is.
+// Nothing is read or written before Commit. What a commit that lost the race needs to know of the winners, it
+// learns by reading only their commits, never the table's files: an append costs the same however large the
+// table is.
 type Transaction struct {
 	table *Table
 	base  *Snapshot
@@ -81,43 +82,43 @@ func (tx *Transaction) SetProtocol(p *Protocol) { tx.proto = p }
 // SetDomainMetadata replaces the configuration of a domain, or drops it.
 func (tx *Transaction) SetDomainMetadata(d DomainMetadata) { tx.domains = append(tx.domains, d) }
 
-// AddTxn records the progress of an application. Without an expectation of it, a winner that records progress of the
-// same application is a conflict.
+// AddTxn records the progress of an application. Without an expectation of it, a winner that records progress
+// of the same application is a conflict.
 func (tx *Transaction) AddTxn(appID string, version int64) {
 	tx.txns = append(tx.txns, Txn{AppID: appID, Version: version})
 }
 
-// ExpectTxn makes the commit a compare-and-set: in the version it is built upon, on the first try and after every lost
-// race, the progress of appID must equal version, or be absent when present is false; otherwise Commit fails with a
-// *ConflictError of kind ConflictTxn and nothing is written.
+// ExpectTxn makes the commit a compare-and-set: in the version it is built upon, on the first try and after
+// every lost race, the progress of appID must equal version, or be absent when present is false; otherwise
+// Commit fails with a *ConflictError of kind ConflictTxn and nothing is written.
 func (tx *Transaction) ExpectTxn(appID string, version int64, present bool) {
 	tx.expects[appID] = expectation{version, present}
 }
 
-// ReadTable says that the transaction depends on all rows of the table, so that a winner that changed any is a
-// conflict.
+// ReadTable says that the transaction depends on all rows of the table, so that a winner that changed any is
+// a conflict.
 func (tx *Transaction) ReadTable() { tx.readAll = true }
 
-// Operation names what the commit does, in Spark's words: "WRITE", "STREAMING UPDATE", … Values of params are written
-// as JSON strings; one that is a list or an object, as of partitionBy, is given as its JSON text.
+// Operation names what the commit does, in Spark's words: "WRITE", "STREAMING UPDATE", …; values of params
+// are written as JSON strings; one that is a list or an object, as of partitionBy, is given as its JSON text.
 func (tx *Transaction) Operation(name string, params, metrics map[string]string) {
 	tx.info.Operation, tx.info.OperationParameters, tx.info.OperationMetrics = name, params, metrics
 }
 
-// BlindAppend says whether the transaction only adds files and did so without looking at the table's rows or files.
-// Other writers trust it.
+// BlindAppend says whether the transaction only adds files and did so without looking at the table's rows or
+// files. Other writers trust it.
 func (tx *Transaction) BlindAppend(blind bool) { tx.info.IsBlindAppend = &blind }
 
 // UserMetadata sets commitInfo.userMetadata.
 func (tx *Transaction) UserMetadata(text string) { tx.info.UserMetadata = text }
 
-// Commit writes the transaction as the table's next version. When others win the race it is built upon them, if their
-// commits and this one have nothing to do with each other. When the answer to a put is lost, the same bytes are put
-// again at the same version until it is known who has it.
+// Commit writes the transaction as the table's next version. When others win the race it is built upon them,
+// if their commits and this one have nothing to do with each other. When the answer to a put is lost, the
+// same bytes are put again at the same version until it is known who has it.
 //
-// Errors: *ConflictError, and then nothing was written; *UnsupportedError; store.ErrAmbiguous when ctx or the deadline
-// ended it before the fate of a put was known: the commit may have landed or may yet land, so that its files must not
-// be deleted.
+// Errors: *ConflictError, and then nothing was written; *UnsupportedError; store.ErrAmbiguous when ctx or the
+// deadline ended it before the fate of a put was known: the commit may have landed or may yet land, so that
+// its files must not be deleted.
 func (tx *Transaction) Commit(ctx context.Context) (CommitResult, error) {
 	if tx.done {
 		return CommitResult{}, errors.New("commit: the transaction was committed before")
@@ -187,8 +188,8 @@ func (c *committer) run(ctx context.Context) (CommitResult, error) {
 	}
 }
 
-// put puts the commit until it is known whether the version is taken: by this commit (true) or by anyone, perhaps this
-// one (false).
+// put puts the commit until it is known whether the version is taken: by this commit (true) or by anyone,
+// perhaps this one (false).
 func (c *committer) put(ctx context.Context, version int64, body []byte) (won bool, err error) {
 	c.waits = 0
 	for {
