@@ -79,6 +79,7 @@ func (s *Source) beginAt(lanes []*lane) map[string]map[int32]kgo.Offset {
 	defer s.mu.Unlock()
 	for _, l := range lanes {
 		s.ownLocked(l)
+		s.pauseDone(l)
 		if begin[l.topic] == nil {
 			begin[l.topic] = map[int32]kgo.Offset{}
 		}
@@ -95,15 +96,20 @@ func (s *Source) ownLocked(l *lane) {
 		old.gone.Store(true)
 	}
 	s.lanes[l.partition] = l
-	if s.o.Bounded {
-		only := map[string][]int32{l.topic: {l.n}}
-		if l.done() {
-			s.client.PauseFetchPartitions(only)
-		} else {
-			s.client.ResumeFetchPartitions(only)
-		}
-	}
 	s.lag(l)
+}
+
+// pauseDone has nothing fetched of a bounded lane that is at its end, and something of one that is not.
+func (s *Source) pauseDone(l *lane) {
+	if !s.o.Bounded {
+		return
+	}
+	only := map[string][]int32{l.topic: {l.n}}
+	if l.done() {
+		s.client.PauseFetchPartitions(only)
+	} else {
+		s.client.ResumeFetchPartitions(only)
+	}
 }
 
 // onRevoked has what was read of the lanes committed before another process reads on. It takes at most half of the time

@@ -25,8 +25,8 @@ func (s *Source) connect() (*kgo.Client, error) {
 		kgo.MetadataMaxAge(s.o.MetadataAge),
 		kgo.MetadataMinAge(min(250*time.Millisecond, s.o.MetadataAge)),
 		kgo.RetryBackoffFn(backoff),
-		// Half a second bounds how long a partition that was just taken on waits for the fetch under way to return.
-		kgo.FetchMaxWait(500 * time.Millisecond),
+		// It bounds how long a partition that was just taken on, or sought, waits for the fetch under way to return.
+		kgo.FetchMaxWait(250 * time.Millisecond),
 		kgo.FetchMaxBytes(firstFetch),
 		kgo.FetchMaxPartitionBytes(firstFetch),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),

@@ -106,3 +106,6 @@ func (d *pairsDecoder) Flush() arrow.RecordBatch {
 }
 
 func (d *pairsDecoder) Release() { d.b.Release() }
+
+// numbers are the columns of records like "n=1".
+var numbers = arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil)

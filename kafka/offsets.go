@@ -250,46 +250,43 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // probe looks past offsets that hold no record, which the client passes over in silence. It returns, for each lane
 // where the log has nothing to deliver at next, the offset up to which that is so.
+//
+// Each lane is asked for alone: in a fetch of several a broker fills the answer with the first ones and leaves the
+// others empty, whatever they hold.
 func (s *Source) probe(ctx context.Context, lanes []*lane) map[*lane]int64 {
-	byLeader := map[int32][]*lane{}
-	for _, l := range lanes {
-		if leader, ok := s.topic(l.topic).leaders[l.n]; ok {
-			byLeader[leader] = append(byLeader[leader], l)
-		}
-	}
 	passed := map[*lane]int64{}
-	for leader, lanes := range byLeader {
-		resp, err := s.client.Broker(int(leader)).Request(ctx, s.probeRequest(lanes))
+	for _, l := range lanes {
+		leader, ok := s.topic(l.topic).leaders[l.n]
+		if !ok {
+			continue
+		}
+		resp, err := s.client.Broker(int(leader)).Request(ctx, s.probeRequest(l))
 		if err != nil {
 			s.retry("look for what comes next", err)
 			continue
 		}
-		for _, l := range lanes {
-			if p := answerFor(resp.(*kmsg.FetchResponse), l, s.topic(l.topic).raw); p != nil {
-				if next, ok := s.empty(l, p); ok {
-					passed[l] = next
-				}
+		if p := answerFor(resp.(*kmsg.FetchResponse), l, s.topic(l.topic).raw); p != nil {
+			if next, ok := s.empty(l, p); ok {
+				passed[l] = next
 			}
 		}
 	}
 	return passed
 }
 
-func (s *Source) probeRequest(lanes []*lane) *kmsg.FetchRequest {
+func (s *Source) probeRequest(l *lane) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID, req.MaxBytes, req.SessionEpoch = -1, 1<<20, -1
 	if !s.o.ReadUncommitted {
 		req.IsolationLevel = 1
 	}
-	for _, l := range lanes {
-		t := kmsg.NewFetchRequestTopic()
-		t.Topic, t.TopicID = l.topic, s.topic(l.topic).raw
-		p := kmsg.NewFetchRequestTopicPartition()
-		p.Partition, p.FetchOffset, p.CurrentLeaderEpoch, p.PartitionMaxBytes = l.n, l.next, -1, 1<<20
-		p.LastFetchedEpoch, p.LogStartOffset = -1, -1
-		t.Partitions = append(t.Partitions, p)
-		req.Topics = append(req.Topics, t)
-	}
+	t := kmsg.NewFetchRequestTopic()
+	t.Topic, t.TopicID = l.topic, s.topic(l.topic).raw
+	p := kmsg.NewFetchRequestTopicPartition()
+	p.Partition, p.FetchOffset, p.CurrentLeaderEpoch, p.PartitionMaxBytes = l.n, l.next, -1, 1<<20
+	p.LastFetchedEpoch, p.LogStartOffset = -1, -1
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
 	return req
 }
 
@@ -308,17 +305,12 @@ func answerFor(resp *kmsg.FetchResponse, l *lane, id [16]byte) *kmsg.FetchRespon
 	return nil
 }
 
-// empty reports whether the answer has no record for the lane, and up to which offset.
+// empty reports whether what the answer brought has no record for the lane, and up to which offset it reaches. An answer
+// that brought nothing says nothing: a broker that throttles us, or that has yet to fetch from tiered storage, gives one
+// too.
 func (s *Source) empty(l *lane, p *kmsg.FetchResponseTopicPartition) (int64, bool) {
-	if p.ErrorCode != 0 {
+	if p.ErrorCode != 0 || len(p.RecordBatches) == 0 {
 		return 0, false
-	}
-	end := p.HighWatermark
-	if !s.o.ReadUncommitted {
-		end = p.LastStableOffset
-	}
-	if len(p.RecordBatches) == 0 {
-		return end, end > l.next
 	}
 	o := kgo.ProcessFetchPartitionOpts{KeepControlRecords: true, Offset: l.next, Topic: l.topic, Partition: l.n}
 	if !s.o.ReadUncommitted {

@@ -142,6 +142,9 @@ func (r *reader) cut(fetches kgo.Fetches, now time.Time) []*job {
 		if len(p.Records) > 0 {
 			l.strikes = 0
 			jobs = append(jobs, r.cutLane(l, p.Records, now)...)
+			if l.done() {
+				r.pauseDone(l)
+			}
 			r.lag(l)
 		}
 	})
@@ -168,7 +171,6 @@ func (r *reader) cutLane(l *lane, records []*kgo.Record, now time.Time) []*job {
 		case l.end >= 0 && rec.Offset >= l.end:
 			cut(i, l.end-1)
 			recycle(records[i:])
-			r.pauseDone(l)
 			return jobs
 		}
 		size += int64(len(rec.Key) + len(rec.Value))
@@ -176,15 +178,7 @@ func (r *reader) cutLane(l *lane, records []*kgo.Record, now time.Time) []*job {
 			cut(i+1, rec.Offset)
 		}
 	}
-	r.pauseDone(l)
 	return jobs
-}
-
-// pauseDone stops fetching a bounded lane that is at its end.
-func (r *reader) pauseDone(l *lane) {
-	if l.done() {
-		r.client.PauseFetchPartitions(map[string][]int32{l.topic: {l.n}})
-	}
 }
 
 // lag tells how far the lane is behind its log.
@@ -226,20 +220,24 @@ func (s *Source) seek(old *lane, next int64) {
 // applySeeks carries out what seek was asked for, while no rebalance can take a lane away in between: not when the poll
 // returned with nothing, since then rebalances are not held up.
 func (r *reader) applySeeks(held bool) {
-	offsets := r.seekTo(held)
-	if len(offsets) > 0 {
-		r.client.SetOffsets(offsets)
+	lanes, offsets := r.seekTo(held)
+	if len(lanes) == 0 {
+		return
+	}
+	r.client.SetOffsets(offsets)
+	for _, l := range lanes {
+		r.pauseDone(l)
 	}
 }
 
-func (r *reader) seekTo(held bool) map[string]map[int32]kgo.EpochOffset {
+func (r *reader) seekTo(held bool) (lanes []*lane, offsets map[string]map[int32]kgo.EpochOffset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.seeks) > 0 && !held && len(r.o.Partitions) == 0 {
 		r.wakeLocked()
-		return nil
+		return nil, nil
 	}
-	offsets := map[string]map[int32]kgo.EpochOffset{}
+	offsets = map[string]map[int32]kgo.EpochOffset{}
 	for _, k := range r.seeks {
 		if r.lanes[k.old.partition] != k.old {
 			continue
@@ -251,9 +249,10 @@ func (r *reader) seekTo(held bool) map[string]map[int32]kgo.EpochOffset {
 			offsets[l.topic] = map[int32]kgo.EpochOffset{}
 		}
 		offsets[l.topic][l.n] = kgo.EpochOffset{Epoch: -1, Offset: k.next}
+		lanes = append(lanes, l)
 	}
 	r.seeks = nil
-	return offsets
+	return lanes, offsets
 }
 
 // judge decides what the errors of a poll mean.

@@ -1,0 +1,208 @@
+package kafka_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/kafka"
+)
+
+// at puts a record with this timestamp.
+func (b *broker) at(partition int32, when time.Time, value string) []string {
+	return b.putRecords(&kgo.Record{Topic: "orders", Partition: partition, Timestamp: when, Value: []byte(value)})
+}
+
+func TestSource_StartLatest_SkipsWhatWasThere(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 2)
+	b.fill("orders", 2, 10)
+	_, stop := b.follow(k, b.source("orders", func(o *kafka.Options) { o.Start.Latest = true; o.Schema = numbers }))
+	k.wait(t, "t", func(t *sinkTable) bool { return t != nil && len(t.progress) == 2 })
+	want := b.put("orders", 1, "n=1")
+	k.wait(t, "t", rows(1))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	k.want(t, "t", want)
+	k.wantProgress(t, "t", map[string]int64{"orders[0]": 9, "orders[1]": 10})
+}
+
+func TestSource_StartAtTime_BeginsWithTheFirstRecordThen(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 3)
+	noon := time.UnixMilli(1_700_000_000_000)
+	b.at(0, noon.Add(-time.Hour), "n=1")
+	want := b.at(0, noon, "n=2")
+	want = append(want, b.at(0, noon.Add(time.Hour), "n=3")...)
+	b.at(1, noon.Add(-time.Hour), "n=4")
+	b.mustCatchUp(k, "orders", func(o *kafka.Options) { o.Start.Time = noon })
+	k.want(t, "t", want)
+	k.wantProgress(t, "t", map[string]int64{"orders[0]": 2, "orders[1]": 0, "orders[2]": -1})
+}
+
+func TestSource_StartAtOffsets_NamedPartitionsBeginThere(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 2)
+	want := b.fill("orders", 2, 10)
+	want = append(want[4:10:10], want[10:]...)
+	b.mustCatchUp(k, "orders", func(o *kafka.Options) {
+		o.Start.Offsets = map[string]map[int32]int64{"orders": {0: 4}}
+	})
+	k.want(t, "t", want)
+}
+
+func TestSource_StartAtOffsetOutsideTheLog_SaysWhatItHolds(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.fill("orders", 1, 10)
+	err := wantCode(t, b.catchUp(k, "orders", func(o *kafka.Options) {
+		o.Start.Offsets = map[string]map[int32]int64{"orders": {0: 11}}
+	}), freshet.CodeBadValue)
+	if !strings.Contains(err.Error(), "from 0 to 10") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestSource_PartitionAddedWhileRunning_IsReadFromItsBeginning(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	_, stop := b.follow(k, b.source("orders", func(o *kafka.Options) { o.Start.Latest = true; o.Schema = numbers }))
+	k.wait(t, "t", func(t *sinkTable) bool { return t != nil && len(t.progress) == 1 })
+	if _, err := kadm.NewClient(b.Client).CreatePartitions(t.Context(), 2, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	b.Client.ForceMetadataRefresh()
+	want := b.put("orders", 1, "n=1", "n=2")
+	want = append(want, b.put("orders", 2, "n=3")...)
+	k.wait(t, "t", rows(3))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	k.want(t, "t", want)
+}
+
+func TestSource_PartitionAddedWhileStopped_IsReadFromItsBeginning(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	latest := func(o *kafka.Options) { o.Start.Latest = true; o.Schema = numbers }
+	b.fill("orders", 1, 5)
+	b.mustCatchUp(k, "orders", latest)
+	if _, err := kadm.NewClient(b.Client).CreatePartitions(t.Context(), 1, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	b.Client.ForceMetadataRefresh()
+	want := b.put("orders", 1, "n=1", "n=2")
+	b.mustCatchUp(k, "orders", latest)
+	k.want(t, "t", want)
+}
+
+func TestSource_GroupKnowsWhatTheTableDoesNot_IsAnError(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 2)
+	want := b.fill("orders", 2, 10)
+	b.mustCatchUp(k, "orders", nil)
+	lost := newSink()
+	err := wantCode(t, b.catchUp(lost, "orders", nil), freshet.CodeForgotten)
+	if !strings.Contains(err.Fix, "progress set") {
+		t.Fatalf("got the remedy %q", err.Fix)
+	}
+	b.mustCatchUp(lost, "orders", func(o *kafka.Options) { o.ForgetGroup = true })
+	lost.want(t, "t", want)
+}
+
+func TestSource_RetentionPassedWhileStopped_NamesTheGap(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.fill("orders", 1, 10)
+	b.mustCatchUp(k, "orders", nil)
+	b.fill("orders", 1, 10)
+	if err := b.DeleteRecords("orders", 0, 15); err != nil {
+		t.Fatal(err)
+	}
+	err := wantCode(t, b.catchUp(k, "orders", nil), freshet.CodeGap)
+	if err.Place != "orders[0]@10" || !strings.Contains(err.Msg, "begins at 15: 5 offsets") ||
+		!strings.Contains(err.Fix, "orders[0]=14") {
+		t.Fatalf("got %v; %s", err, err.Fix)
+	}
+}
+
+func TestSource_RetentionPassedWhileRunning_NamesTheGap(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	c := k.copy(t)
+	src := b.source("orders", func(o *kafka.Options) { o.Schema = numbers; o.FetchMemory = 1 << 10 })
+	if err := src.Open(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close(t.Context())
+	b.fill("orders", 1, 1000) // more than the source takes without being asked
+	if _, err := src.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.put("orders", 0, "n=1")
+	if err := b.DeleteRecords("orders", 0, -1); err != nil {
+		t.Fatal(err)
+	}
+	b.put("orders", 0, "n=2")
+	for {
+		if _, err := src.Next(t.Context()); err != nil {
+			wantCode(t, err, freshet.CodeGap)
+			return
+		}
+	}
+}
+
+func TestSource_LogShorterThanProgress_NamesTheGap(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.fill("orders", 1, 10)
+	b.mustCatchUp(k, "orders", nil)
+	for l := range k.tables["t"].progress {
+		k.tables["t"].progress[l] = 20
+	}
+	err := wantCode(t, b.catchUp(k, "orders", nil), freshet.CodeGap)
+	if !strings.Contains(err.Msg, "ends at 10") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestSource_TopicRemadeWhileStopped_IsAnError(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.fill("orders", 1, 10)
+	b.mustCatchUp(k, "orders", nil)
+	if err := b.DeleteTopic("orders"); err != nil {
+		t.Fatal(err)
+	}
+	b.topic("orders", 1)
+	wantCode(t, b.catchUp(k, "orders", nil), freshet.CodeOriginChanged)
+}
+
+func TestSource_TopicRemadeWhileRunning_IsAnError(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.fill("orders", 1, 10)
+	done := make(chan error, 1)
+	go func() { done <- k.copy(t).run(t.Context(), b.source("orders", nil)) }()
+	k.wait(t, "t", rows(10))
+	if err := b.DeleteTopic("orders"); err != nil {
+		t.Fatal(err)
+	}
+	b.topic("orders", 1)
+	wantCode(t, <-done, freshet.CodeOriginChanged)
+}
+
+func TestSource_TopicMissing_NamesTheNearest(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.topic("payments", 1)
+	err := wantCode(t, b.failure(k, b.source("order", nil)), freshet.CodeNoTopic)
+	if !strings.Contains(err.Fix, "orders") || strings.Contains(err.Fix, "payments") {
+		t.Fatalf("got the remedy %q", err.Fix)
+	}
+}
