@@ -139,6 +139,12 @@ func parseClock(s string) (clock, error) {
 
 // appendPadded writes v with at least width digits.
 func appendPadded(dst []byte, v int64, width int) []byte {
+	if v >= 0 && v < 100 && width <= 2 {
+		if v >= 10 || width == 2 {
+			dst = append(dst, byte('0'+v/10))
+		}
+		return append(dst, byte('0'+v%10))
+	}
 	var digits [20]byte
 	text := strconv.AppendInt(digits[:0], v, 10)
 	for n := len(text); n < width; n++ {

@@ -37,11 +37,6 @@ func literalText(n node) (string, bool) {
 	return c.value.str(0), true
 }
 
-func isNullConst(n node) bool {
-	c, ok := n.(*constNode)
-	return ok && c.isNull()
-}
-
 // coerce makes a node have type t where that loses nothing, and string literals and numbers as written where
 // they fit. ok is false when it cannot.
 func coerce(n node, t arrow.DataType) (_ node, ok bool, err error) {

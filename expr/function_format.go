@@ -174,51 +174,60 @@ func newFormat(c *callSite) (node, error) {
 	}
 	c.args = c.args[:1]
 	return c.node(typeString, mapBytes(func(k *kernel, i int, dst []byte) ([]byte, result) {
-		days, micros := parts(k.args[0], i)
+		at := momentOf(parts(k.args[0], i))
 		for _, p := range format {
-			dst = p.append(dst, days, micros)
+			dst = p.append(dst, at)
 		}
 		return dst, isValue
 	}))
 }
 
-func (p formatPart) append(dst []byte, days, micros int64) []byte {
+// moment is a time taken apart.
+type moment struct {
+	days, year, month, day int64
+	hour, micros           int64 // micros: of the day
+}
+
+func momentOf(days, micros int64) moment {
 	year, month, day := dateOf(days)
-	hour := micros / unitMicros("hour")
+	return moment{days, year, month, day, micros / (3600 * microsPerSecond), micros}
+}
+
+func (p formatPart) append(dst []byte, at moment) []byte {
 	switch p.what {
 	case formatText:
 		return append(dst, p.text...)
 	case 'Y':
-		return appendPadded(dst, year, p.width)
+		return appendPadded(dst, at.year, p.width)
 	case 'y':
-		return appendPadded(dst, year%100, 2)
+		return appendPadded(dst, at.year%100, 2)
 	case 'M':
-		return appendPadded(dst, month, p.width)
+		return appendPadded(dst, at.month, p.width)
 	case 'b':
-		return append(dst, monthName(month)[:3]...)
+		return append(dst, monthName(at.month)[:3]...)
 	case 'B':
-		return append(dst, monthName(month)...)
+		return append(dst, monthName(at.month)...)
 	case 'd':
-		return appendPadded(dst, day, p.width)
+		return appendPadded(dst, at.day, p.width)
 	case 'j':
-		return appendPadded(dst, days-daysOf(year, 1, 1)+1, p.width)
+		return appendPadded(dst, at.days-daysOf(at.year, 1, 1)+1, p.width)
 	case 'a':
-		return append(dst, weekdayName(days)[:3]...)
+		return append(dst, weekdayName(at.days)[:3]...)
 	case 'A':
-		return append(dst, weekdayName(days)...)
+		return append(dst, weekdayName(at.days)...)
 	case 'H':
-		return appendPadded(dst, hour, p.width)
+		return appendPadded(dst, at.hour, p.width)
 	case 'I':
-		return appendPadded(dst, (hour+11)%12+1, p.width)
+		return appendPadded(dst, (at.hour+11)%12+1, p.width)
 	case 'p':
-		return append(dst, []string{"AM", "PM"}[hour/12]...)
+		return append(dst, []string{"AM", "PM"}[at.hour/12]...)
 	case 'm':
-		return appendPadded(dst, micros/unitMicros("minute")%60, p.width)
+		return appendPadded(dst, at.micros/(60*microsPerSecond)%60, p.width)
 	case 'S':
-		return appendPadded(dst, micros/microsPerSecond%60, p.width)
+		return appendPadded(dst, at.micros/microsPerSecond%60, p.width)
 	case 'f':
 		before := len(dst)
-		return appendPadded(dst, micros%microsPerSecond, 6)[:before+p.width]
+		return appendPadded(dst, at.micros%microsPerSecond, 6)[:before+p.width]
 	}
 	return append(dst, []string{"+0000", "Z", "Z", "Z"}[p.width]...)
 }

@@ -67,24 +67,24 @@ func appendLower(s, dst []byte) []byte {
 	if !isASCII(s) {
 		return append(dst, strings.ToLower(string(s))...)
 	}
-	for _, c := range s {
-		if c >= 'A' && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		dst = append(dst, c)
-	}
-	return dst
+	return appendSwapped(dst, s, 'A')
 }
 
 func appendUpper(s, dst []byte) []byte {
 	if !isASCII(s) {
 		return append(dst, strings.ToUpper(string(s))...)
 	}
-	for _, c := range s {
-		if c >= 'a' && c <= 'z' {
-			c -= 'a' - 'A'
+	return appendSwapped(dst, s, 'a')
+}
+
+// appendSwapped changes the case of the 26 letters from first on.
+func appendSwapped(dst, s []byte, first byte) []byte {
+	before := len(dst)
+	dst = append(dst, s...)
+	for i, c := range dst[before:] {
+		if c-first < 26 {
+			dst[before+i] = c ^ ('a' - 'A')
 		}
-		dst = append(dst, c)
 	}
 	return dst
 }

@@ -8,7 +8,6 @@ import (
 
 // inNode is membership in a list of constants. A null in the list makes "not found" null.
 type inNode struct {
-	at      place
 	of      node
 	list    []*constNode // without nulls, of the kind of of
 	ints    map[int64]struct{}
@@ -56,7 +55,7 @@ func (b *binder) in(s *in) (node, error) {
 		return nil, incomparable(s.place, "IN", nodes[:2])
 	}
 	if allConst(nodes[1:]) {
-		return negated(newIn(s.place, nodes[0], nodes[1:]), s.not), nil
+		return negated(newIn(nodes[0], nodes[1:]), s.not), nil
 	}
 	of := b.share(nodes[0])
 	found := &logicNode{or: true}
@@ -70,8 +69,8 @@ func (b *binder) in(s *in) (node, error) {
 	return negated(found, s.not), nil
 }
 
-func newIn(at place, of node, list []node) node {
-	n := &inNode{at: at, of: of}
+func newIn(of node, list []node) node {
+	n := &inNode{of: of}
 	for _, item := range list {
 		c := item.(*constNode)
 		if c.isNull() {

@@ -142,13 +142,12 @@ func (n *mapNode) typ() arrow.DataType { return n.t }
 func (n *mapNode) nullable() bool      { return n.maybe || anyNullable(n.args) }
 
 func (n *mapNode) eval(r *run, active bitset) *vector {
-	k := &kernel{r: r, at: n.at, args: make([]*vector, len(n.args)), mask: 0}
+	k := &kernel{r: r, at: n.at, args: make([]*vector, len(n.args))}
 	var valid bitset
 	for i, a := range n.args {
 		v := a.eval(r, active)
 		k.args[i] = v
 		valid = andBits(valid, v.valid)
-		k.mask |= v.mask
 	}
 	k.live = andBits(valid, active)
 	if k.live.none(r.rows) {
@@ -165,7 +164,6 @@ type kernel struct {
 	at   place
 	args []*vector
 	live bitset // rows that are active and have no null argument; nil: all
-	mask int    // -1 unless all arguments are constant
 	out  *vector
 	own  bool // out.valid is the kernel's to write
 }

@@ -36,8 +36,6 @@ type truths struct {
 	yes, no, null bool
 }
 
-var anyTruth = truths{true, true, true}
-
 // scope is the values that a subexpression can have.
 type scope struct {
 	lo, hi *vector // one-row bounds, inclusive; nil when not known

@@ -169,25 +169,25 @@ func statsOf(r *rand.Rand, rec arrow.RecordBatch) fileStats {
 	return s
 }
 
-func (s fileStats) column(r *rand.Rand, path string, arr arrow.Array) {
+func (f fileStats) column(r *rand.Rand, path string, arr arrow.Array) {
 	if st, ok := arr.(*array.Struct); ok {
-		for i, f := range st.DataType().(*arrow.StructType).Fields() {
-			s.column(r, path+"."+f.Name, maskedField(st, i))
+		for i, inner := range st.DataType().(*arrow.StructType).Fields() {
+			f.column(r, path+"."+inner.Name, maskedField(st, i))
 		}
 		return
 	}
 	if r.IntN(8) > 0 {
-		s.nulls[path] = int64(arr.NullN())
+		f.nulls[path] = int64(arr.NullN())
 	}
 	low, high, ok := bounds(r, arr)
 	if !ok {
 		return
 	}
 	if r.IntN(8) > 0 {
-		s.min[path] = low
+		f.min[path] = low
 	}
 	if r.IntN(8) > 0 {
-		s.max[path] = high
+		f.max[path] = high
 	}
 }
 

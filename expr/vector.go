@@ -35,15 +35,11 @@ type vector struct {
 
 func (v *vector) isConst() bool { return v.mask == 0 }
 
-// fixed tells whether all rows hold the same non-null value.
-func (v *vector) fixed() bool { return v.mask == 0 && v.valid == nil }
-
 func (v *vector) int(i int) int64            { return v.ints[i&v.mask] }
 func (v *vector) float(i int) float64        { return v.floats[i&v.mask] }
 func (v *vector) dec(i int) decimal128.Num   { return v.decimals[i&v.mask] }
 func (v *vector) bytes(i int) []byte         { i &= v.mask; return v.data[v.offsets[i]:v.offsets[i+1]] }
 func (v *vector) str(i int) string           { return string(v.bytes(i)) }
-func (v *vector) isTrue(i int) bool          { return v.valid.has(i) && v.bools.has(i) }
 func (v *vector) withValid(b bitset) *vector { c := *v; c.valid, c.column = b, nil; return &c }
 
 // truth is the rows in which a boolean vector is true.

@@ -277,7 +277,7 @@ func TestDerive_Origin_FollowsRenames(t *testing.T) {
 func TestDerive_ManySchemas_EachPlannedOnItsOwn(t *testing.T) {
 	d := derive(t, "x", "id + 1")
 	for i := range 200 {
-		var idType arrow.DataType = arrow.PrimitiveTypes.Int64
+		idType := arrow.PrimitiveTypes.Int64
 		if i%2 == 0 {
 			idType = arrow.PrimitiveTypes.Float64
 		}
