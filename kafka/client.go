@@ -134,6 +134,7 @@ func (s *Source) find(ctx context.Context) (map[string]topic, error) {
 		s.known[name], s.atOpen[name] = t, true
 	}
 	if len(found) == 0 {
+		s.joined = true // there is no group to join yet
 		s.log.Info("no topic matches the pattern yet", "pattern", s.topics.Pattern)
 	}
 	return found, nil

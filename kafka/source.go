@@ -145,7 +145,6 @@ func (s *Source) Open(ctx context.Context, down freshet.Downstream) error {
 			return err
 		}
 	}
-	s.joined = len(found) == 0
 	s.start()
 	if len(s.o.Partitions) == 0 {
 		close(s.ready)

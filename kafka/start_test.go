@@ -17,6 +17,15 @@ func (b *broker) at(partition int32, when time.Time, value string) []string {
 	return b.putRecords(&kgo.Record{Topic: "orders", Partition: partition, Timestamp: when, Value: []byte(value)})
 }
 
+// grow adds partitions, and makes a new client for them that knows them.
+func (b *broker) grow(topic string, by int) {
+	b.t.Helper()
+	if _, err := kadm.NewClient(b.Client).CreatePartitions(b.t.Context(), by, topic); err != nil {
+		b.t.Fatal(err)
+	}
+	b.Client = newClient(b.t, b.Cluster)
+}
+
 func TestSource_StartLatest_SkipsWhatWasThere(t *testing.T) {
 	b, k := newBroker(t), newSink()
 	b.topic("orders", 2)
@@ -73,10 +82,7 @@ func TestSource_PartitionAddedWhileRunning_IsReadFromItsBeginning(t *testing.T) 
 	b.topic("orders", 1)
 	_, stop := b.follow(k, b.source("orders", func(o *kafka.Options) { o.Start.Latest = true; o.Schema = numbers }))
 	k.wait(t, "t", func(t *sinkTable) bool { return t != nil && len(t.progress) == 1 })
-	if _, err := kadm.NewClient(b.Client).CreatePartitions(t.Context(), 2, "orders"); err != nil {
-		t.Fatal(err)
-	}
-	b.Client.ForceMetadataRefresh()
+	b.grow("orders", 2)
 	want := b.put("orders", 1, "n=1", "n=2")
 	want = append(want, b.put("orders", 2, "n=3")...)
 	k.wait(t, "t", rows(3))
@@ -92,10 +98,7 @@ func TestSource_PartitionAddedWhileStopped_IsReadFromItsBeginning(t *testing.T) 
 	latest := func(o *kafka.Options) { o.Start.Latest = true; o.Schema = numbers }
 	b.fill("orders", 1, 5)
 	b.mustCatchUp(k, "orders", latest)
-	if _, err := kadm.NewClient(b.Client).CreatePartitions(t.Context(), 1, "orders"); err != nil {
-		t.Fatal(err)
-	}
-	b.Client.ForceMetadataRefresh()
+	b.grow("orders", 1)
 	want := b.put("orders", 1, "n=1", "n=2")
 	b.mustCatchUp(k, "orders", latest)
 	k.want(t, "t", want)
@@ -140,11 +143,12 @@ func TestSource_RetentionPassedWhileRunning_NamesTheGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer src.Close(t.Context())
-	b.fill("orders", 1, 1000) // more than the source takes without being asked
+	for range 20 { // more than the source and its client take without being asked
+		b.put("orders", 0, "n=1 "+strings.Repeat(" ", 900_000))
+	}
 	if _, err := src.Next(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.put("orders", 0, "n=1")
 	if err := b.DeleteRecords("orders", 0, -1); err != nil {
 		t.Fatal(err)
 	}
