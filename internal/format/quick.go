@@ -1,5 +1,10 @@
 package format
 
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
 // quickBool reads true and false. It returns failed for all else.
 func quickBool(b []byte, i int) (v bool, end int) {
 	switch {
@@ -9,6 +14,37 @@ func quickBool(b []byte, i int) (v bool, end int) {
 		return false, i + 5
 	}
 	return false, failed
+}
+
+// quickText appends the text behind whose opening quote i is, if it is ASCII without escapes, of at most 15 bytes, and
+// neither the record nor the room in the column ends near it. It returns failed for all else.
+func (c *text) quickText(b []byte, i int) (end int) {
+	size := len(c.data)
+	if len(b)-i < 16 || cap(c.data)-size < 16 {
+		return failed
+	}
+	b = b[i : i+16]
+	x, y := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+	var n int
+	var ascii uint64
+	if m := specials(x); m != 0 {
+		at := bits.TrailingZeros64(m)
+		n, ascii = at>>3, x&(1<<at-1)
+	} else if m = specials(y); m != 0 {
+		at := bits.TrailingZeros64(m)
+		n, ascii = 8+at>>3, x|y&(1<<at-1)
+	} else {
+		return failed
+	}
+	if b[n] != '"' || ascii&highs != 0 {
+		return failed
+	}
+	room := c.data[size : size+16]
+	binary.LittleEndian.PutUint64(room, x)
+	binary.LittleEndian.PutUint64(room[8:], y)
+	c.data = c.data[:size+n]
+	c.finish()
+	return i + n + 1
 }
 
 // quickInt reads a whole number of at most 18 digits. It returns failed for all else, also for what is no

@@ -77,6 +77,9 @@ func (d *jsonDecoder) null(n *node, b []byte, i int) int {
 
 // string appends the text behind whose opening quote i is.
 func (d *jsonDecoder) string(store *text, b []byte, i int) int {
+	if end := store.quickText(b, i); end != failed {
+		return end
+	}
 	j, ascii := plainEnd(b, i)
 	if j < len(b) && b[j] == '"' && (ascii || utf8.Valid(b[i:j])) {
 		store.append(b[i:j])
