@@ -16,8 +16,8 @@ func quickBool(b []byte, i int) (v bool, end int) {
 	return false, failed
 }
 
-// quickText appends the text behind whose opening quote i is, if it is ASCII without escapes, of at most 15 bytes, and
-// neither the record nor the room in the column ends near it. It returns failed for all else.
+// quickText appends the text behind whose opening quote i is, if it is ASCII without escapes, of at most 15
+// bytes, and neither the record nor the room in the column ends near it. It returns failed for all else.
 func (c *text) quickText(b []byte, i int) (end int) {
 	size := len(c.data)
 	if len(b)-i < 16 || cap(c.data)-size < 16 {
