@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -122,7 +123,7 @@ func merge(r *run, t arrow.DataType, parts []part) *vector {
 	case kindString, kindBinary:
 		mergeStrings(r, out, parts)
 	case kindNested:
-		mergeNested(out, parts)
+		mergeNested(r, out, parts)
 	default:
 		out.ints = mergeValues(rows, parts, func(v *vector) []int64 { return v.ints })
 	}
@@ -162,7 +163,7 @@ func mergeStrings(r *run, out *vector, parts []part) {
 }
 
 // mergeNested picks the rows out of the parts' arrays one after another.
-func mergeNested(out *vector, parts []part) {
+func mergeNested(r *run, out *vector, parts []part) {
 	arrays := make([]arrow.Array, len(parts))
 	for i, p := range parts {
 		arrays[i] = p.v.array()
@@ -170,7 +171,10 @@ func mergeNested(out *vector, parts []part) {
 	}
 	all, err := array.Concatenate(arrays, memory.DefaultAllocator)
 	if err != nil {
-		panic("expr: " + err.Error()) //nolint:forbidigo // the types are equal
+		r.err = fmt.Errorf("put columns of %s together: %w", typeName(out.t), err)
+		arrays[0].Retain()
+		out.arr = arrays[0]
+		return
 	}
 	defer all.Release()
 	spans := make([]Span, out.rows)

@@ -109,11 +109,11 @@ func caster(from, to arrow.DataType) func(*castRun) {
 		return castToString
 	case kf == kindBinary || kt == kindBinary:
 		return nil
-	case kt == kindBool:
+	case kt == kindBool && isNumber(from):
 		return castToBool
 	case kt == kindDate || kt == kindTime:
 		return timeCaster(kf, kt)
-	case kf == kindDate || kf == kindTime:
+	case kf == kindDate || kf == kindTime || kt == kindBool:
 		return nil
 	case kt == kindInt:
 		return castToInt
@@ -261,11 +261,6 @@ func castToDecimal(c *castRun) {
 
 func castToBool(c *castRun) {
 	v := c.args[0]
-	if !isNumber(c.from) {
-		c.live.each(c.r.rows, func(i int) { c.fail(i, "") })
-		c.out.bools = newBits(c.r.rows)
-		return
-	}
 	c.out.bools = newBits(c.r.rows)
 	c.live.each(c.r.rows, func(i int) {
 		if floatAt(v, i) != 0 {

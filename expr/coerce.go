@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -161,7 +162,7 @@ func decimalLiteral(c *constNode) *constNode {
 func mixedTypes(at place, what string, nodes []node) *Error {
 	var types []string
 	for _, n := range nodes {
-		if name := typeName(n.typ()); len(types) == 0 || types[len(types)-1] != name {
+		if name := typeName(n.typ()); !slices.Contains(types, name) && len(types) < 4 {
 			types = append(types, name)
 		}
 	}

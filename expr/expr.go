@@ -76,8 +76,9 @@ func (b *Bound) Column() (name string, ok bool) {
 
 type clockKey struct{}
 
-// WithClock returns a context under which current_timestamp is t, so that all expressions run on one batch
-// agree. Without it each Eval takes the time at which it begins.
+// WithClock returns a context under which current_timestamp is t, so that all expressions run on one batch agree.
+// Without it each Eval takes the time at which it begins. Either way rows that are read again get another time: of all
+// expressions only those with current_timestamp or current_date give something else on a replay.
 func WithClock(ctx context.Context, t time.Time) context.Context {
 	return context.WithValue(ctx, clockKey{}, t)
 }
