@@ -127,7 +127,7 @@ func (p *scanPlan) bind() error {
 	return err
 }
 
-// scanned is what the reader of a file hands over: a batch of rows of read, already filtered, or the error that ended it.
+// scanned is what the reader of a file hands over: a batch of rows, already filtered, or the error that ended it.
 type scanned struct {
 	batch arrow.RecordBatch
 	err   error

@@ -105,8 +105,8 @@ func typeFromArrow(t arrow.DataType, path string) (Type, error) {
 	switch t := t.(type) {
 	case *arrow.TimestampType:
 		if t.Unit != arrow.Microsecond {
-			return nil, fmt.Errorf("column %q: found %s, wanted timestamp[us]; Delta holds microseconds, cast the column",
-				path, t)
+			return nil, fmt.Errorf("column %q: found %s, wanted timestamp[us]; Delta holds microseconds, "+
+				"cast the column", path, t)
 		}
 		if t.TimeZone == "" {
 			return TimestampNTZ, nil

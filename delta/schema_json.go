@@ -107,7 +107,8 @@ func parseStruct(fields []fieldJSON, path string, depth int) (Type, error) {
 
 func parsePrimitive(name, path string) (Type, error) {
 	switch p := Primitive(name); p {
-	case Byte, Short, Integer, Long, Float, Double, Boolean, String, Binary, Date, Timestamp, TimestampNTZ, Void, Variant:
+	case Byte, Short, Integer, Long, Float, Double, Boolean, String, Binary, Date, Timestamp, TimestampNTZ, Void,
+		Variant:
 		return p, nil
 	}
 	switch {

@@ -1,9 +1,10 @@
 // Package canonical prints rows in one form on which every program agrees, so that a SHA-256 tells whether two of them
 // read the same from a table.
 //
-// A row is a JSON object on one line as encoding/json prints it without HTML escaping; keys are sorted by their bytes;
-// nulls are written. Decimals, dates, timestamps and binary are strings, maps are arrays of {"key","value"} in the order
-// of the key's text. The digest of a table is the SHA-256 of its lines, sorted by their bytes, each closed by a line feed.
+// A row is a JSON object on one line as encoding/json prints it without HTML escaping; keys are sorted by their
+// bytes; nulls are written. Decimals, dates, timestamps and binary are strings, maps are arrays of {"key","value"} in
+// the order of the key's text. The digest of a table is the SHA-256 of its lines, sorted by their bytes, each closed
+// by a line feed.
 //
 // Guarantees: the lines depend on values alone, not on the order of columns, batches or dictionaries. A Digest's memory
 // is bounded: runs of sorted lines go to a temporary file.

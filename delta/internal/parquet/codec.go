@@ -59,7 +59,7 @@ func newZstd(v zstd.EncoderLevel) *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(v), zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderCRC(false), zstd.WithAllLitEntropyCompression(true), zstd.WithWindowSize(1<<20))
 	if err != nil {
-		panic(fmt.Sprintf("parquet: zstd refuses its own options: %v", err))
+		panic(fmt.Sprintf("parquet: zstd refuses its own options: %v", err)) //nolint:forbidigo // they are constants
 	}
 	return e
 }

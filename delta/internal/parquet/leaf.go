@@ -28,7 +28,7 @@ const (
 
 // leaf builds the column chunk of one leaf column:
 //
-//	arrays ─add─▶ values or dictionary indices of the open page ─flushPage─▶ pages ─finish─▶ the file
+//	arrays ─add─▶ values or indices of the open page ─flushPage─▶ pages ─finish─▶ the file
 type leaf struct {
 	col            *Column
 	path           []string

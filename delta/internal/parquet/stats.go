@@ -138,8 +138,12 @@ func (s *Stats) merge(o *Stats, k Kind, wide bool) {
 	}
 }
 
+type integer interface {
+	int8 | int16 | int32 | int64 | arrow.Date32 | arrow.Timestamp
+}
+
 // gather copies the values at idx to out and returns the bounds; idx is not empty.
-func gather[T int8 | int16 | int32 | int64 | arrow.Date32 | arrow.Timestamp](v []T, idx []int32, out []int64) (lo, hi int64) {
+func gather[T integer](v []T, idx []int32, out []int64) (lo, hi int64) {
 	l, h := v[idx[0]], v[idx[0]]
 	out = out[:len(idx)]
 	for i, at := range idx {
