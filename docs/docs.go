@@ -1,34 +1,34 @@
-// Package docs carries the pages that the command shows offline: one on each error code. The guides beside them are for
-// reading where they are.
+// Package docs holds the pages on error codes, for `freshet explain`.
 //
-//	text, ok := docs.Code("FRE-1003")
+//	page, ok := docs.Page("FRE-2101")
+//
+// Each code has one page, codes/CODE.md, whose first line is "# CODE title". The other documents of the folder are for
+// people, and are not part of the package.
 package docs
 
 import (
 	"embed"
-	"slices"
 	"strings"
 )
 
 //go:embed codes/*.md
 var pages embed.FS
 
-// Code returns the page on an error code, as Markdown; ok is false when there is none.
-func Code(code string) (text string, ok bool) {
-	b, err := pages.ReadFile("codes/" + code + ".md")
-	return string(b), err == nil
+// Page returns the page on a code, as Markdown; ok is false when there is none.
+func Page(code string) (page string, ok bool) {
+	data, err := pages.ReadFile("codes/" + code + ".md")
+	return string(data), err == nil
 }
 
-// Codes lists the codes that have a page, in ascending order.
+// Codes returns the codes that have a page, in order.
 func Codes() []string {
 	entries, err := pages.ReadDir("codes")
-	if err != nil {
-		return nil // the folder is part of the binary
+	if err != nil { // it is part of the binary
+		panic(err)
 	}
-	codes := make([]string, len(entries))
-	for i, e := range entries {
-		codes[i] = strings.TrimSuffix(e.Name(), ".md")
+	var codes []string
+	for _, e := range entries {
+		codes = append(codes, strings.TrimSuffix(e.Name(), ".md"))
 	}
-	slices.Sort(codes)
 	return codes
 }

@@ -277,6 +277,12 @@ func (k *Kafka) columns() kafka.Columns {
 	return c
 }
 
+// Brokers are the addresses of the pipeline's brokers; an embedded one is started.
+func (b *Builder) Brokers(p *Pipeline) ([]string, error) {
+	c, err := b.client(p)
+	return c.Brokers, err
+}
+
 // client is how to reach the broker: what the connection says, under what the pipeline says. An embedded broker is started.
 func (b *Builder) client(p *Pipeline) (KafkaClient, error) {
 	c := p.Source.Kafka.Client

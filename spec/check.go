@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -255,8 +257,9 @@ func (p *Pipeline) sourceSchema() *arrow.Schema {
 	return arrow.NewSchema(fields, nil)
 }
 
-// stepSchema are the columns that come into the first step, as far as the file tells.
-func (p *Pipeline) stepSchema() *arrow.Schema {
+// stepSchema are the columns that come into the first step, as far as the file tells. broken are those whose type is at
+// fault.
+func (p *Pipeline) stepSchema() (schema *arrow.Schema, broken []string) {
 	var fields []arrow.Field
 	switch {
 	case p.Source.Kafka.Format == "raw":
@@ -264,7 +267,8 @@ func (p *Pipeline) stepSchema() *arrow.Schema {
 	default:
 		for _, c := range p.Source.Schema.Columns {
 			if c.Value.Type == nil { // a fault that was found already
-				return nil
+				broken = append(broken, c.Name)
+				continue
 			}
 			fields = append(fields, c.Value.field(c.Name))
 		}
@@ -275,7 +279,7 @@ func (p *Pipeline) stepSchema() *arrow.Schema {
 	for _, m := range p.Source.Kafka.Metadata {
 		fields = append(fields, arrow.Field{Name: m.Value, Type: metadataType(m.Name, p.Source.Kafka.KeyAs), Nullable: true})
 	}
-	return arrow.NewSchema(fields, nil)
+	return arrow.NewSchema(fields, nil), broken
 }
 
 func metadataType(name, keyAs string) arrow.DataType {
@@ -297,25 +301,28 @@ func metadataType(name, keyAs string) arrow.DataType {
 	return arrow.BinaryTypes.String
 }
 
+// walk is the check of the steps, one after another.
+type walk struct {
+	r      *reader
+	schema *arrow.Schema // the columns that come in; nil when they are not known
+	broken []string      // columns that would be there but for a fault that was found already
+}
+
 // checkSteps checks each expression, against the columns where they are known.
 func (p *Pipeline) checkSteps(r *reader) {
-	var schema *arrow.Schema
+	w := walk{r: r}
 	if p.columnsKnown() {
-		schema = p.stepSchema()
+		w.schema, w.broken = p.stepSchema()
 	}
 	for _, s := range p.Steps {
 		for _, part := range s.parts() {
-			if part.text.at == nil || part.text.Value == "" || part.text.at.open {
-				schema = nil
-				continue
-			}
-			schema = p.checkPart(r, part, schema)
+			w.check(part)
 		}
-		if s.Select != nil && schema != nil {
-			schema = p.checkSelect(r, s, schema)
+		if s.Select != nil && w.schema != nil {
+			w.choose(s)
 		}
 	}
-	p.checkPartitions(r, schema)
+	p.checkPartitions(&w)
 }
 
 // part is one expression of a step, with the step that consists of nothing else.
@@ -357,38 +364,65 @@ func (p part) step() (freshet.Step, error) {
 	return transform.NewFilter(e), nil
 }
 
-// checkPart checks one expression and returns the columns after it, nil when they are not known.
-func (p *Pipeline) checkPart(r *reader, part part, in *arrow.Schema) *arrow.Schema {
-	step, err := part.step()
-	if err == nil && in != nil {
+// check checks one expression, and takes the columns that it makes.
+func (w *walk) check(p part) {
+	if p.text.at == nil || p.text.Value == "" || p.text.at.open {
+		w.broken = append(w.broken, p.name)
+		return
+	}
+	step, err := p.step()
+	if err == nil && w.schema != nil {
 		var out *arrow.Schema
-		if out, err = step.Plan(in); err == nil {
-			if part.kind == "select" {
-				return in
-			}
-			return out
+		if out, err = step.Plan(w.schema); err == nil && p.kind != "select" {
+			w.schema = out
 		}
 	}
-	if err != nil {
-		r.expressionFault(part.text.at, err)
-		if part.kind == "select" {
-			return in
-		}
-		return nil
+	if err == nil {
+		return
 	}
-	return in
+	if !w.follows(err) {
+		w.r.expressionFault(p.text.at, err)
+	}
+	if p.name != "" {
+		w.broken = append(w.broken, p.name)
+	}
 }
 
-func (p *Pipeline) checkSelect(r *reader, s Step, in *arrow.Schema) *arrow.Schema {
+// follows tells whether a fault is only that a column is missing because of another fault.
+func (w *walk) follows(err error) bool {
+	var e *expr.Error
+	if !errors.As(err, &e) || e.Kind != expr.UnknownColumn {
+		return false
+	}
+	return slices.ContainsFunc(w.broken, func(name string) bool {
+		return name != "" && strings.Contains(strings.ToLower(e.Text()), strings.ToLower(strconv.Quote(name)))
+	})
+}
+
+// choose takes the columns that a select leaves; they are not known when one of them is at fault.
+func (w *walk) choose(s Step) {
+	in := w.schema
+	w.schema = nil
 	step, err := s.build()
 	if err != nil {
-		return nil
+		if w.r.ok(s) {
+			w.r.add(s.at, freshet.CodeBadValue, "", "%v", err)
+		}
+		return
 	}
-	out, err := step.Plan(in)
-	if err != nil {
-		return nil
+	if out, err := step.Plan(in); err == nil {
+		w.schema = out
 	}
-	return out
+}
+
+// ok tells whether every expression of the step parses.
+func (*reader) ok(s Step) bool {
+	for _, p := range s.parts() {
+		if _, err := p.step(); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // expressionFault adds the fault of an expression at its place within the scalar.
@@ -407,29 +441,28 @@ func (r *reader) expressionFault(n *node, err error) {
 }
 
 // checkPartitions finds partition columns that are not there, or whose type cannot be one.
-func (p *Pipeline) checkPartitions(r *reader, schema *arrow.Schema) {
-	if p.Target.Delta == nil || schema == nil {
+func (p *Pipeline) checkPartitions(w *walk) {
+	if p.Target.Delta == nil || w.schema == nil {
 		return
 	}
 	var names []string
-	for _, f := range schema.Fields() {
+	for _, f := range w.schema.Fields() {
 		names = append(names, f.Name)
 	}
+	same := func(c Text) func(string) bool { return func(n string) bool { return strings.EqualFold(n, c.Value) } }
 	for _, c := range p.Target.Delta.PartitionBy {
-		if c.at == nil || c.Value == "" {
-			continue
-		}
-		found := schema.FieldIndices(c.Value)
-		if len(found) == 0 {
-			r.add(c.at.where, freshet.CodeUnknownColumn, suggest(c.Value, names), "partition column %q is not among the columns", c.Value)
-			continue
-		}
-		if t := schema.Field(found[0]).Type; arrow.IsNested(t.ID()) {
-			r.add(c.at.where, freshet.CodeBadValue, "derive a column of a plain type and partition by that",
+		i := slices.IndexFunc(names, same(c))
+		switch {
+		case c.at == nil || c.Value == "" || slices.ContainsFunc(w.broken, same(c)):
+		case i < 0:
+			w.r.add(c.at.where, freshet.CodeUnknownColumn, suggest(c.Value, names), "partition column %q is not among the columns", c.Value)
+		case arrow.IsNested(w.schema.Field(i).Type.ID()):
+			w.r.add(c.at.where, freshet.CodeBadValue, "derive a column of a plain type and partition by that",
 				"partition column %q: found a nested type, wanted a plain one", c.Value)
 		}
 	}
-	if n := len(p.Target.Delta.PartitionBy); n > 0 && n == len(names) {
-		r.add(p.Target.Delta.PartitionBy[0].at.where, freshet.CodeBadValue, "", "partition_by names all columns, wanted at least one besides")
+	if n := len(p.Target.Delta.PartitionBy); n > 0 && n == len(names) && len(w.broken) == 0 {
+		w.r.add(p.Target.Delta.PartitionBy[0].at.where, freshet.CodeBadValue, "",
+			"partition_by names all columns, wanted at least one besides")
 	}
 }

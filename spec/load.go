@@ -15,7 +15,7 @@ import (
 // Setting is one value of a pipeline file that comes from elsewhere: a flag.
 type Setting struct {
 	Path  []string // the keys down to it; a number is the place in a list: "steps", "0", "filter"
-	Value any      // a string, or a []string for a list
+	Value any      // a string; a []string for a list; a []Setting with one key each for a mapping
 	Place string   // where it comes from: "--filter"
 }
 
@@ -87,23 +87,10 @@ func (p *Pipeline) take(root *node, opts *LoadOptions) error {
 
 // put places a setting into the tree.
 func (r *reader) put(root *node, s Setting) {
-	value := &node{kind: scalar, where: place{src: &source{name: s.Place}}}
-	switch v := s.Value.(type) {
-	case string:
-		value.text = v
-	case []string:
-		value.kind = list
-		for _, item := range v {
-			value.items = append(value.items, &node{kind: scalar, text: item, where: value.where})
-		}
-	case yamlText:
-		parsed, err := parse(s.Place, []byte(v))
-		if err != nil {
-			r.take(err)
-			return
-		}
-		relocate(parsed, value.where)
-		value = parsed
+	value, err := s.node()
+	if err != nil {
+		r.take(err)
+		return
 	}
 	at := root
 	for i, name := range s.Path {
@@ -115,6 +102,37 @@ func (r *reader) put(root *node, s Setting) {
 		at = next
 	}
 	*at = *value
+}
+
+// node is the setting's value as a part of a tree.
+func (s Setting) node() (*node, error) {
+	n := &node{kind: scalar, where: place{src: &source{name: s.Place}}}
+	switch v := s.Value.(type) {
+	case string:
+		n.text = v
+	case []string:
+		n.kind = list
+		for _, item := range v {
+			n.items = append(n.items, &node{kind: scalar, text: item, where: n.where})
+		}
+	case []Setting:
+		n.kind = mapping
+		for _, m := range v {
+			value, err := m.node()
+			if err != nil {
+				return nil, err
+			}
+			n.pairs = append(n.pairs, pair{&node{kind: scalar, text: m.Path[0], where: value.where}, value})
+		}
+	case yamlText:
+		parsed, err := parse(s.Place, []byte(v))
+		if err != nil {
+			return nil, err
+		}
+		relocate(parsed, n.where)
+		return parsed, nil
+	}
+	return n, nil
 }
 
 // relocate gives every node of a tree one place.

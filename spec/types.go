@@ -120,6 +120,34 @@ func ParseColumn(text string) (Column, error) {
 	return c, err
 }
 
+// SplitColumns reads columns as CREATE TABLE lists them: `id bigint not null, tags array<string>`. A colon may stand
+// after a name. The types are not looked at.
+func SplitColumns(text string) ([]Named[string], error) {
+	var columns []Named[string]
+	depth, from := 0, 0
+	for i := 0; i <= len(text); i++ {
+		if i < len(text) {
+			switch text[i] {
+			case '<', '(':
+				depth++
+			case '>', ')':
+				depth--
+			}
+			if text[i] != ',' || depth > 0 {
+				continue
+			}
+		}
+		part := strings.TrimSpace(text[from:i])
+		end := strings.IndexAny(part, ": \t\n")
+		if end < 1 {
+			return nil, fmt.Errorf("found %q, wanted a name and a type", part)
+		}
+		columns = append(columns, Named[string]{Name: part[:end], Value: strings.TrimSpace(strings.TrimPrefix(part[end:], ":"))})
+		from = i + 1
+	}
+	return columns, nil
+}
+
 // typeParser is a recursive descent over the text of a type.
 type typeParser struct {
 	text string

@@ -1,0 +1,50 @@
+// Command freshet moves the records of Kafka topics into Delta tables, each exactly once, and looks after such tables.
+//
+//	freshet quickstart
+//	freshet ingest kafka://localhost:9092/orders ./lake/orders
+//	freshet table read ./lake/orders --limit 5
+//
+// One file a command. The command wires, prints and exits; whatever it does is done by the packages below it.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	tuneMemory()
+	ctx, stop := untilSignal(context.Background())
+	code := execute(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// untilSignal returns a context that ends with the first SIGINT or SIGTERM. The second one ends the process at once, with
+// exit code 130 or 143: nothing is lost by that, what was not committed will be read again.
+func untilSignal(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		for first := true; ; first = false {
+			select {
+			case s := <-signals:
+				if !first {
+					os.Exit(128 + int(s.(syscall.Signal)))
+				}
+				cancel()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel()
+	}
+}

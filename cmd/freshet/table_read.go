@@ -1,0 +1,336 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/spf13/cobra"
+
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
+	"github.com/freshet-io/freshet/internal/canonical"
+)
+
+// readOptions are the flags of table read.
+type readOptions struct {
+	at      at
+	columns []string
+	where   string
+	limit   int64
+	output  string
+	digest  bool
+}
+
+func (c *cli) tableRead() *cobra.Command {
+	var o readOptions
+	cmd := &cobra.Command{
+		Use:   "read TABLE…",
+		Short: "The rows of a table",
+		Long: `Print the rows of a table, in no particular order.
+
+-o jsonl, the default where no person looks, prints each row as a JSON object in a form that does not depend on the
+engine: keys sorted, decimals, dates and times as strings. -o csv prints the same values, -o table is for people.
+
+--digest prints one line a table instead, SHA256  ROWS  PATH: the SHA-256 of its sorted rows. Two tables with the same
+rows have the same digest, whoever wrote or read them. It takes any number of tables.
+
+--where takes a SQL expression; files whose statistics rule it out are not read.`,
+		Example: `  freshet table read ./lake/orders --limit 10
+  freshet table read bronze.orders --columns order_id,price --where "price > 100 AND state = 'paid'"
+  freshet table read ./lake/orders --as-of 2026-01-31T12:00:00Z -o csv
+  freshet table read --digest ./lake/orders s3://acme/lake/orders`,
+		Args: args(1, -1, "one TABLE, or with --digest any number"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.limit < 0 {
+				return usageError(fmt.Sprintf("--limit: found %d, wanted 0 or more", o.limit), "")
+			}
+			if o.digest {
+				return c.digests(cmd.Context(), args, o)
+			}
+			if len(args) > 1 {
+				return usageError(fmt.Sprintf("table read: found %d tables, wanted one", len(args)), "with --digest there may be more")
+			}
+			if o.output == "" {
+				o.output = "jsonl"
+				if isTerminal(c.out) {
+					o.output = "table"
+				}
+			}
+			if err := oneOf("--output", o.output, "table", "jsonl", "csv"); err != nil {
+				return err
+			}
+			return c.read(cmd.Context(), args[0], o)
+		},
+	}
+	f := cmd.Flags()
+	o.at.add(cmd)
+	f.StringSliceVar(&o.columns, "columns", nil, "the columns to print (default: all)")
+	f.StringVar(&o.where, "where", "", "a SQL condition; rows are printed for which it is true")
+	f.Int64Var(&o.limit, "limit", 0, "how many rows at most (default: all; a table on a terminal: 40)")
+	f.StringVarP(&o.output, "output", "o", "", "table, jsonl or csv (default: table on a terminal, else jsonl)")
+	f.BoolVar(&o.digest, "digest", false, "print SHA256  ROWS  PATH, a line a table")
+	return cmd
+}
+
+// scan yields the rows that are wanted to take.
+func (c *cli) scan(ctx context.Context, name string, o readOptions, take func(arrow.RecordBatch) error) error {
+	snap, err := c.snapshot(ctx, name, o.at)
+	if err != nil {
+		return err
+	}
+	opts := &delta.ScanOptions{Columns: o.columns, Limit: o.limit}
+	if o.where != "" {
+		if opts.Where, err = expr.Parse(o.where); err != nil {
+			return tableError(name, err)
+		}
+	}
+	for batch, err := range snap.Scan(ctx, opts) {
+		if err != nil {
+			return tableError(name, err)
+		}
+		err := take(batch)
+		batch.Release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printer prints batches; end prints what is left.
+type printer interface {
+	print(batch arrow.RecordBatch) error
+	end() error
+}
+
+func (c *cli) read(ctx context.Context, name string, o readOptions) error {
+	var p printer
+	out := bufio.NewWriterSize(c.out, 1<<16)
+	switch o.output {
+	case "jsonl":
+		p = &linePrinter{out: out}
+	case "csv":
+		p = &csvPrinter{out: out, w: csv.NewWriter(out)}
+	default:
+		if o.limit == 0 {
+			o.limit = 40
+		}
+		p = &tablePrinter{c: c, limit: o.limit}
+	}
+	if err := c.scan(ctx, name, o, p.print); err != nil {
+		return err
+	}
+	if err := p.end(); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// linePrinter prints canonical rows.
+type linePrinter struct {
+	out *bufio.Writer
+	enc *canonical.Encoder
+	buf []byte
+}
+
+func (p *linePrinter) print(b arrow.RecordBatch) error {
+	if p.enc == nil {
+		p.enc = canonical.NewEncoder(b.Schema())
+	}
+	for i := range int(b.NumRows()) {
+		line, err := p.enc.AppendRow(p.buf[:0], b, i)
+		if err != nil {
+			return err
+		}
+		p.buf = append(line, '\n')
+		if _, err := p.out.Write(p.buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *linePrinter) end() error { return nil }
+
+// csvPrinter prints the canonical values: text without quotes, null as nothing, nested ones as JSON.
+type csvPrinter struct {
+	out  *bufio.Writer
+	w    *csv.Writer
+	head bool
+}
+
+func (p *csvPrinter) print(b arrow.RecordBatch) error {
+	if !p.head {
+		p.head = true
+		var names []string
+		for _, f := range b.Schema().Fields() {
+			names = append(names, f.Name)
+		}
+		if err := p.w.Write(names); err != nil {
+			return err
+		}
+	}
+	cells, err := cellsOf(b)
+	if err != nil {
+		return err
+	}
+	for _, row := range cells {
+		for i := range row {
+			if row[i] == "null" {
+				row[i] = ""
+			}
+			row[i] = unquote(row[i])
+		}
+		if err := p.w.Write(row); err != nil {
+			return err
+		}
+	}
+	p.w.Flush()
+	return p.w.Error()
+}
+
+func (p *csvPrinter) end() error { return nil }
+
+// cellsOf are the canonical values of a batch as JSON, row by row in the order of its columns.
+func cellsOf(b arrow.RecordBatch) ([][]string, error) {
+	fields := b.Schema().Fields()
+	enc := canonical.NewEncoder(b.Schema())
+	cells := make([][]string, b.NumRows())
+	for i := range cells {
+		line, err := enc.AppendRow(nil, b, i)
+		if err != nil {
+			return nil, err
+		}
+		var values map[string]json.RawMessage
+		if err := json.Unmarshal(line, &values); err != nil {
+			return nil, err
+		}
+		cells[i] = make([]string, len(fields))
+		for k, f := range fields {
+			cells[i][k] = string(values[f.Name])
+		}
+	}
+	return cells, nil
+}
+
+// unquote is the text of a JSON string, and other JSON as it is.
+func unquote(s string) string {
+	var text string
+	if strings.HasPrefix(s, `"`) && json.Unmarshal([]byte(s), &text) == nil {
+		return text
+	}
+	return s
+}
+
+// tablePrinter holds the rows until their widths are known.
+type tablePrinter struct {
+	c     *cli
+	limit int64
+	rows  []record
+}
+
+const widestCell = 60
+
+func (p *tablePrinter) print(b arrow.RecordBatch) error {
+	cells, err := cellsOf(b)
+	if err != nil {
+		return err
+	}
+	for _, row := range cells {
+		var r record
+		for i, f := range b.Schema().Fields() {
+			text := printable(unquote(row[i]))
+			if utf8.RuneCountInString(text) > widestCell {
+				text = string([]rune(text)[:widestCell-1]) + "…"
+			}
+			id := f.Type.ID()
+			r = append(r, field{name: f.Name, value: text, right: arrow.IsInteger(id) || arrow.IsFloating(id) || arrow.IsDecimal(id)})
+		}
+		p.rows = append(p.rows, r)
+	}
+	return nil
+}
+
+// printable replaces what would disturb a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+func (p *tablePrinter) end() error {
+	p.c.printTable(p.rows)
+	rest := ""
+	if int64(len(p.rows)) == p.limit {
+		rest = ", and perhaps more: --limit N"
+	}
+	_, err := fmt.Fprintf(p.c.out, "%s%s\n", plural(len(p.rows), "row"), rest)
+	return err
+}
+
+func (c *cli) digests(ctx context.Context, tables []string, o readOptions) error {
+	for _, name := range tables {
+		if err := c.digest(ctx, name, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cli) digest(ctx context.Context, name string, o readOptions) error {
+	var d canonical.Digest
+	var enc *canonical.Encoder
+	var line []byte
+	err := c.scan(ctx, name, o, func(b arrow.RecordBatch) error {
+		if enc == nil {
+			enc = canonical.NewEncoder(b.Schema())
+		}
+		for i := range int(b.NumRows()) {
+			var err error
+			if line, err = enc.AppendRow(line[:0], b, i); err != nil {
+				return err
+			}
+			if err := d.Add(line); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	sum, rows, ended := d.Sum()
+	if err != nil {
+		return err
+	}
+	if ended != nil {
+		return ended
+	}
+	_, err = fmt.Fprintf(c.out, "%s  %d  %s\n", sum, rows, name)
+	return err
+}
+
+// statsRows is the number of rows that a file's statistics tell; nil when they tell none.
+func statsRows(stats string) any {
+	var s struct {
+		NumRecords *int64 `json:"numRecords"`
+	}
+	if json.Unmarshal([]byte(stats), &s) != nil || s.NumRecords == nil {
+		return nil
+	}
+	return *s.NumRecords
+}
+
+// rawJSON is JSON text as it is, nil for none.
+func rawJSON(text string) any {
+	if text == "" || !json.Valid([]byte(text)) {
+		return nil
+	}
+	return json.RawMessage(text)
+}

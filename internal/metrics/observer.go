@@ -1,0 +1,107 @@
+package metrics
+
+import (
+	"time"
+
+	freshet "github.com/freshet-io/freshet"
+)
+
+// Observer returns what a pipeline is to tell its doings to. The source is of the type, such as "kafka".
+func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer {
+	p := &pipeline{m: m, namespace: namespace, name: name, state: "starting", backlog: map[freshet.Lane]int64{},
+		tables: map[string]time.Time{}}
+	m.mu.Lock()
+	m.pipelines = append(m.pipelines, p)
+	m.mu.Unlock()
+	records, bytes := m.records.WithLabelValues(namespace, name, sourceType), m.bytes.WithLabelValues(namespace, name, sourceType)
+	retries, stages := m.retries.WithLabelValues(namespace, name), m.stages.MustCurryWith(p.labels())
+	rejected := m.rejects.WithLabelValues(namespace, name)
+	return freshet.Observer{
+		Read: func(_ string, rows, rejects int, size int64, _ time.Duration) {
+			records.Add(float64(rows + rejects))
+			bytes.Add(float64(size))
+			p.read(int64(rows+rejects), size)
+		},
+		Stage: func(stage string, took time.Duration) { stages.WithLabelValues(stage).Observe(took.Seconds()) },
+		Committed: func(c freshet.Committed, took, latency time.Duration, newest time.Time) {
+			rejected.Add(float64(c.Rejects))
+			p.committed(c, took, latency, newest)
+		},
+		Stale: p.stale,
+		Retry: func(what string, _ error) {
+			retries.Inc()
+			p.mu.Lock()
+			p.trouble = what
+			p.mu.Unlock()
+		},
+		State: func(state string) {
+			p.mu.Lock()
+			p.state = state
+			p.mu.Unlock()
+		},
+		Lag: func(lane freshet.Lane, n int64) {
+			p.mu.Lock()
+			p.backlog[lane] = n
+			p.mu.Unlock()
+		},
+	}
+}
+
+func (p *pipeline) labels() map[string]string {
+	return map[string]string{"namespace": p.namespace, "pipeline": p.name}
+}
+
+func (p *pipeline) read(records, size int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.totals.Records += records
+	p.totals.Bytes += size
+}
+
+// label is the value of the label table: "other" once there are too many.
+func (p *pipeline) label(table string) string {
+	if _, ok := p.tables[table]; !ok {
+		if len(p.tables) >= maxTables {
+			table = "other"
+		}
+		p.tables[table] = time.Time{}
+	}
+	return table
+}
+
+func (p *pipeline) committed(c freshet.Committed, took, latency time.Duration, newest time.Time) {
+	p.mu.Lock()
+	t := &p.totals
+	t.Rows, t.Rejects = t.Rows+c.Rows, t.Rejects+c.Rejects
+	t.StoredBytes, t.Files, t.Commits = t.StoredBytes+c.Bytes, t.Files+int64(c.Files), t.Commits+1
+	t.LastTable, t.LastVersion = c.Table, c.Version
+	p.trouble = ""
+	table := p.label(c.Table)
+	if newest.After(p.tables[table]) {
+		p.tables[table] = newest
+	}
+	if newest.After(p.newest) {
+		p.newest = newest
+	}
+	p.mu.Unlock()
+
+	m := p.m
+	m.rows.WithLabelValues(p.namespace, p.name, table, "insert").Add(float64(c.Rows))
+	m.commits.WithLabelValues(p.namespace, p.name, table, "ok").Inc()
+	m.conflicts.WithLabelValues(p.namespace, p.name).Add(float64(c.Retries))
+	m.commitTime.WithLabelValues(p.namespace, p.name, "ok").Observe(took.Seconds())
+	now := time.Now()
+	if !newest.IsZero() {
+		m.latency.WithLabelValues(p.namespace, p.name).Observe(max(0, now.Sub(newest).Seconds()))
+	}
+	m.tracer.commit(p, c, now, took, latency)
+}
+
+func (p *pipeline) stale(table string) {
+	p.mu.Lock()
+	p.totals.Stale++
+	table = p.label(table)
+	p.mu.Unlock()
+	p.m.commits.WithLabelValues(p.namespace, p.name, table, "stale").Inc()
+	p.m.conflicts.WithLabelValues(p.namespace, p.name).Inc()
+}
