@@ -3,6 +3,7 @@ package freshet
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -39,17 +40,29 @@ func (d downstream) Schema(ctx context.Context, table string) (*arrow.Schema, er
 	d.stepping.Lock()
 	defer d.stepping.Unlock()
 	var fields []arrow.Field
+	var hidden []string // made by a step, maybe in the place of a column of the source
 	seen := map[string]bool{}
 	for _, f := range schema.Fields() {
 		name, ok := d.origin(f.Name)
-		if ok && !seen[name] {
+		switch {
+		case !ok:
+			hidden = append(hidden, f.Name)
+		case !seen[name]:
 			seen[name] = true
 			f.Name = name
 			fields = append(fields, f)
 		}
 	}
-	return arrow.NewSchema(fields, nil), nil
+	more := strings.Join(hidden, "\n")
+	if _, all := d.origin(noColumn); !all {
+		more = "*"
+	}
+	meta := arrow.NewMetadata([]string{MoreColumns}, []string{more})
+	return arrow.NewSchema(fields, &meta), nil
 }
+
+// noColumn is a name that no column has: what steps do with it they do with all columns they do not know.
+const noColumn = "\x00"
 
 // origin is the source's column that reaches the table unchanged under this name.
 func (d downstream) origin(name string) (string, bool) {

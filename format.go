@@ -4,6 +4,11 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
+// MoreColumns is a key of the metadata of the schema that Downstream.Schema returns and Format.Infer takes as known. It
+// says which columns the source may have that the table does not show under their own names, because a step keeps them
+// from it: "*" for any, or their names, one a line.
+const MoreColumns = "freshet:more_columns"
+
 // Format turns the payloads of a source into columns: JSON, raw bytes, and whatever a registry describes. It is safe for
 // concurrent use; the decoders it makes are not.
 type Format interface {

@@ -7,13 +7,15 @@ import (
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/freshet-io/freshet"
 )
 
 // Infer returns the columns of these records: those of known as they are, structs among them with fields
 // added, and then the new ones, in the order of the lowest place that each has in a record, then by name; for
 // Rescue, RescuedColumn. It returns known itself when there is nothing to add, and nil when known is nil and
 // no record tells a type. Unless new fields are to be added, known is all columns there are, but for those
-// that MoreColumns allows: a table keeps its columns when the source starts again. Records that would be
+// that freshet.MoreColumns allows: a table keeps its columns when the source starts again. Records that would be
 // rejected as JSON are passed over. It looks at all payloads it is given; bounding the sample is the
 // source's.
 //
@@ -67,15 +69,10 @@ func (s *scanner) validRecord(payload []byte, maxBytes int) []byte {
 	return payload[begin:end]
 }
 
-// MoreColumns is a key of the metadata of the known schema that Infer takes. It says which columns may come
-// to be, beside those known, although new fields are not to be added: their names, one a line, or "*" for
-// any. It is for columns that a source has and that do not reach the table as they are.
-const MoreColumns = "freshet:more_columns"
-
 // onlyMore drops the fields that are not to become columns beside those of known, nor widen them.
 func onlyMore(fields map[string]*fieldShape, known *arrow.Schema) {
 	meta := known.Metadata()
-	more, _ := meta.GetValue(MoreColumns)
+	more, _ := meta.GetValue(freshet.MoreColumns)
 	allowed := strings.Split(strings.ToLower(more), "\n")
 	maps.DeleteFunc(fields, func(lower string, _ *fieldShape) bool {
 		isKnown := slices.ContainsFunc(known.Fields(), func(f arrow.Field) bool {

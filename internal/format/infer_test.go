@@ -155,7 +155,7 @@ func TestInfer_NewFieldsNotAdded_LeavesKnownAlone(t *testing.T) {
 		"q\nB": "a:int64 s:<x:int64> b:int64",
 		"*":    "a:int64 s:<x:int64> b:int64 c:bool",
 	} {
-		meta := arrow.NewMetadata([]string{format.MoreColumns}, []string{more})
+		meta := arrow.NewMetadata([]string{freshet.MoreColumns}, []string{more})
 		for _, policy := range []format.NewFields{format.Ignore, format.Fail} {
 			got := infer(t, &format.Options{NewFields: policy}, arrow.NewSchema(fields, &meta),
 				`{"b":1,"c":true,"s":{"y":1}}`)
