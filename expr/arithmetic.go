@@ -142,17 +142,15 @@ func ints(k *kernel, op string, t arrow.DataType) {
 	if over == 0 {
 		return
 	}
+	divides := op == "//" || op == "%"
 	k.live.each(k.r.rows, func(i int) {
 		x, y := a.int(i), b.int(i)
-		v, ok := int64(0), y != 0 || op != "//" && op != "%"
-		if !ok {
+		if divides && y == 0 {
 			k.fault(i, "division by zero")
 			return
 		}
-		if v, ok = checkedInt(op, x, y); ok {
-			v, ok = toWidth(v, t)
-		}
-		if !ok {
+		v, ok := checkedInt(op, x, y)
+		if !ok || v != v<<shift>>shift {
 			k.fault(i, "%d %s %d overflows %s", x, op, y, typeName(t))
 			v = 0
 		}

@@ -167,6 +167,10 @@ func takeFixed(d arrow.ArrayData, spans []Span, rows, width int) *memory.Buffer 
 	if b := d.Buffers()[1]; b != nil {
 		in = b.Bytes()[d.Offset()*width:]
 	}
+	if width == 8 {
+		takeWords(arrow.Uint64Traits.CastFromBytes(out), arrow.Uint64Traits.CastFromBytes(in), spans)
+		return memory.NewBufferBytes(out)
+	}
 	at := 0
 	for _, s := range spans {
 		n := (s.To - s.From) * width
@@ -176,6 +180,23 @@ func takeFixed(d arrow.ArrayData, spans []Span, rows, width int) *memory.Buffer 
 		at += n
 	}
 	return memory.NewBufferBytes(out)
+}
+
+// takeWords is takeFixed for 8 bytes: spans are mostly short, and a loop is faster than many small copies.
+func takeWords(out, in []uint64, spans []Span) {
+	for _, s := range spans {
+		n := s.To - s.From
+		switch {
+		case s.From < 0:
+		case n > 16:
+			copy(out, in[s.From:s.To])
+		default:
+			for i, v := range in[s.From:s.To] {
+				out[i] = v
+			}
+		}
+		out = out[n:]
+	}
 }
 
 func takeBinary(d arrow.ArrayData, spans []Span, rows int) []*memory.Buffer {
