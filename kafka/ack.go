@@ -24,7 +24,7 @@ func (s *Source) ackAll() {
 	}
 }
 
-// commitAcks commits what is ackable. What fails is dropped: the next commit says more.
+// commitAcks commits what is ackable. What fails is tried again with the next commit, unless that says more.
 func (s *Source) commitAcks(ctx context.Context) {
 	s.mu.Lock()
 	offsets := map[string]map[int32]kgo.EpochOffset{}
@@ -46,8 +46,21 @@ func (s *Source) commitAcks(ctx context.Context) {
 		s.client.CommitOffsetsSync(ctx, offsets,
 			func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, _ *kmsg.OffsetCommitResponse, e error) { err = e })
 	}
-	if err != nil && ctx.Err() == nil {
+	if err == nil {
+		return
+	}
+	if ctx.Err() == nil {
 		s.retry("commit the group's offsets", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, ns := range offsets {
+		for n, o := range ns {
+			p := partition{name, n}
+			if _, newer := s.ackable[p]; !newer && s.lanes[p] != nil {
+				s.ackable[p] = o.Offset
+			}
+		}
 	}
 }
 

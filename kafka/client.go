@@ -12,9 +12,10 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// connect makes the client. It joins the group in the background; partitions are taken on once ready is closed.
-func (s *Source) connect() (*kgo.Client, error) {
+// connect makes the client, which lives as long as ctx. It joins the group in the background; partitions are taken on once ready is closed.
+func (s *Source) connect(ctx context.Context) (*kgo.Client, error) {
 	opts := []kgo.Opt{
+		kgo.WithContext(ctx),
 		kgo.SeedBrokers(s.brokers...),
 		kgo.ClientID(s.o.ClientID),
 		kgo.SoftwareNameAndVersion("freshet", "1"),

@@ -32,6 +32,12 @@ func refused(err error) bool {
 	return errors.As(err, &alert) || errors.As(err, &cert) || errors.As(err, &authority) || errors.As(err, &host)
 }
 
+// final reports whether the broker's answer will stay the same.
+func final(err error) bool {
+	var answer *kerr.Error
+	return errors.As(err, &answer) && !answer.Retriable
+}
+
 func (s *Source) refusedError(what string, err error) error {
 	fix := "check user, password and certificates of the source, and the rights that the broker gives them"
 	switch {

@@ -31,7 +31,7 @@ func (r *reader) finish(quiet bool) {
 			}
 		}
 	}
-	if time.Since(r.asked) < askOthers && !r.asked.IsZero() {
+	if time.Since(r.asked) < askOthers {
 		return
 	}
 	through, err := r.othersThrough(r.life)
@@ -43,6 +43,7 @@ func (r *reader) finish(quiet bool) {
 	}
 	r.asked = time.Now()
 	if through {
+		r.asked = time.Time{}
 		r.sentEnd = epoch
 		done := make(chan struct{})
 		close(done)

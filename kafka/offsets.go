@@ -65,7 +65,8 @@ func (s *Source) describe(ctx context.Context, names []string) (map[string]topic
 	for _, rt := range resp.Topics {
 		err := kerr.ErrorForCode(rt.ErrorCode)
 		switch {
-		case errors.Is(err, kerr.UnknownTopicOrPartition) || rt.Topic == nil || rt.IsInternal:
+		case errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.InvalidTopicException) ||
+			rt.Topic == nil || rt.IsInternal:
 			continue
 		case err != nil && !(names == nil && refused(err)) && !kerr.IsRetriable(err):
 			return nil, fmt.Errorf("topic %s: %w", *rt.Topic, err)
@@ -187,7 +188,8 @@ func (s *Source) committed(ctx context.Context, parts []partition) (map[partitio
 			return err
 		}
 		for _, g := range resp.Groups {
-			if err := kerr.ErrorForCode(g.ErrorCode); err != nil {
+			err := kerr.ErrorForCode(g.ErrorCode)
+			if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 				return err
 			}
 			for _, t := range g.Topics {
@@ -225,7 +227,7 @@ func (s *Source) waitOut(ctx context.Context, what string, try func() error) err
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case refused(err):
+		case refused(err) || final(err):
 			return s.refusedError(what, err)
 		}
 		s.retry(what, err)

@@ -246,7 +246,8 @@ func (s *Source) explicit(p partition) (int64, bool) {
 }
 
 // checkForgotten returns an error when the group has read of a partition that the table does not know. What was committed
-// by others than us counts too: whether it was us cannot be told.
+// by others than us counts too: whether it was us cannot be told. But the table is asked again: another process of ours
+// may have started the partition and read of it since it was asked first.
 func (s *Source) checkForgotten(ctx context.Context, t *table, parts []partition) error {
 	if s.o.ForgetGroup {
 		return nil
@@ -255,9 +256,22 @@ func (s *Source) checkForgotten(ctx context.Context, t *table, parts []partition
 	if err != nil {
 		return err
 	}
+	suspects := map[freshet.Lane]int64{}
 	for i, l := range s.lanesOf(parts) {
 		_, ok := s.explicit(parts[i])
 		if next := committed[parts[i]]; next > 0 && !ok {
+			suspects[l] = next
+		}
+	}
+	if len(suspects) == 0 {
+		return nil
+	}
+	known, err := s.down.Resume(ctx, t.name, slices.Collect(maps.Keys(suspects)))
+	if err != nil {
+		return err
+	}
+	for l, next := range suspects {
+		if _, ok := known[l]; !ok {
 			return s.forgottenError(t.name, l, next)
 		}
 	}

@@ -50,7 +50,7 @@ type reader struct {
 	sampling map[*table]bool // tables that hold records until their columns are known
 	count    int             // our lanes, at the last look
 	sentEnd  int64           // the epoch for which the end was passed on; -1: none
-	asked    time.Time       // bounded: when we last asked whether others are through
+	asked    time.Time       // bounded: when others, asked whether they are through, last were not
 }
 
 // pollContext returns the context for a poll: it ends when something else is to be looked at, or after patience, if that

@@ -246,6 +246,9 @@ func (c *copyOf) run(ctx context.Context, src *kafka.Source) (err error) {
 		err = errors.Join(err, src.Close(closing))
 	}()
 	if err := src.Open(ctx, c); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	held := 0

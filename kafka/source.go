@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/freshet-io/freshet"
 )
@@ -34,6 +35,7 @@ type Source struct {
 
 	life    context.Context // from Open to Close: the goroutines'
 	end     context.CancelFunc
+	hangUp  context.CancelFunc // ends the client at once
 	wg      sync.WaitGroup
 	ready   chan struct{} // closed when Open is through: partitions may be taken on
 	closing atomic.Bool
@@ -124,7 +126,9 @@ func NewSource(brokers []string, topics Topics, route func(topic string) string,
 func (s *Source) Open(ctx context.Context, down freshet.Downstream) error {
 	s.down = down
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
-	client, err := s.connect()
+	line, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	s.hangUp = hangUp
+	client, err := s.connect(line)
 	if err != nil {
 		return err
 	}
@@ -281,15 +285,49 @@ func (s *Source) Close(ctx context.Context) error {
 	if s.client == nil {
 		return nil
 	}
+	s.leave(ctx)
+	s.hangUp()
+	s.client.Close()
+	return nil
+}
+
+// leave leaves the group, unless it takes too long: then the group learns of it when the session times out. The client
+// waits for a join that is under way, which may wait for others; leaving ends it.
+func (s *Source) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	s.client.AllowRebalance()
-	err := s.client.LeaveGroupContext(ctx)
-	s.client.Close()
-	if err != nil && !s.outage.any() {
-		return fmt.Errorf("leave the group %s: %w", s.o.Group, err)
+	left := make(chan error, 1)
+	go func() { left <- s.client.LeaveGroupContext(ctx) }()
+	patience := time.NewTimer(200 * time.Millisecond)
+	defer patience.Stop()
+	var err error
+	select {
+	case err = <-left:
+	case <-patience.C:
+		if s.o.InstanceID == "" {
+			s.leaveByHand(ctx)
+		}
+		err = <-left
 	}
-	return nil
+	if err != nil {
+		s.log.Info("did not leave the group: it notices when the session times out", "group", s.o.Group, "error", err)
+	}
+}
+
+func (s *Source) leaveByHand(ctx context.Context) {
+	id, _ := s.client.GroupMetadata()
+	if id == "" {
+		return
+	}
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Group, req.MemberID = s.o.Group, id
+	member := kmsg.NewLeaveGroupRequestMember()
+	member.MemberID = id
+	req.Members = append(req.Members, member)
+	if _, err := req.RequestWith(ctx, s.client); err != nil {
+		s.log.Info("did not leave the group", "group", s.o.Group, "error", err)
+	}
 }
 
 // fail ends the run with err, the first one.
