@@ -28,6 +28,8 @@ type WriterOptions struct {
 	// MemoryBytes bounds what all open files hold in memory together; when it is exceeded, the fullest file writes
 	// its rows out. Default 64 MiB.
 	MemoryBytes int64
+	// Buffers is memory that earlier writers used. Default: none, so that each writer makes its own.
+	Buffers *Buffers
 	// Properties are the table's properties (Metadata.Configuration). Those that concern data files are obeyed:
 	// delta.dataSkippingNumIndexedCols, delta.dataSkippingStatsColumns, delta.dataSkippingStringPrefixLength,
 	// delta.enableDeletionVectors, delta.parquet.compression.codec.
@@ -66,7 +68,7 @@ type Writer struct {
 	schema     *Schema
 	codec      parquet.Codec
 	rules      statsRules
-	shared     parquet.Shared
+	kit        *kit             // nil after Close and Abort
 	columns    []parquet.Column // of the files: the schema's columns but those of the partitioning
 	data       []int            // their places in the schema
 	partitions []int            // the places of the partition columns in the schema
@@ -76,7 +78,6 @@ type Writer struct {
 	rows       []int32 // 0, 1, 2 …
 
 	open   map[string]*dataFile // by folder
-	idle   []*parquet.Writer    // whose buffers are used again
 	adds   []Add
 	keys   []string // of adds
 	files  int
@@ -117,6 +118,7 @@ func NewWriter(st store.Store, schema *Schema, partitionColumns []string, opts *
 	if len(w.columns) == 0 {
 		return nil, errors.New("write data files: the schema has no column that files could hold")
 	}
+	w.kit = w.opts.Buffers.take(w.columns, w.codec)
 	return w, nil
 }
 
@@ -216,7 +218,7 @@ func (w *Writer) Close(ctx context.Context) ([]Add, error) {
 			return nil, w.failed
 		}
 	}
-	w.idle = nil
+	w.end("it is closed")
 	return w.adds, nil
 }
 
@@ -230,12 +232,21 @@ func (w *Writer) Abort(ctx context.Context) error {
 		faults = append(faults, w.st.Delete(ctx, key))
 	}
 	clear(w.open)
-	w.idle, w.adds, w.keys = nil, nil, nil
-	w.failed = errors.New("write data files: the writer was aborted")
+	w.adds, w.keys = nil, nil
+	w.end("it was aborted")
 	if err := errors.Join(faults...); err != nil {
 		return fmt.Errorf("drop data files: %w", err)
 	}
 	return nil
+}
+
+// end makes the writer refuse all further use.
+func (w *Writer) end(why string) {
+	if w.kit != nil {
+		w.opts.Buffers.give(w.kit)
+	}
+	w.kit = nil
+	w.failed = fmt.Errorf("write data files: the writer cannot be used any more: %s", why)
 }
 
 func sortedKeys(m map[string]*dataFile) []string {

@@ -20,7 +20,8 @@ type dataFile struct {
 	sink     *sink
 	pages    *parquet.Writer
 	rows     int64 // that were appended, counted apart from pages
-	buffered int64 // bytes in memory
+	buffered int64 // bytes that wait to be written
+	held     int64 // bytes of memory
 }
 
 // sink is the upload of one file. It begins with the first byte, so that a small file is one put.
@@ -65,7 +66,7 @@ func (w *Writer) append(ctx context.Context, p part, data []arrow.Array) error {
 			return fmt.Errorf("%s: %w", f.sink.key, err)
 		}
 		f.rows += int64(n)
-		f.buffered = f.pages.Buffered()
+		f.measure()
 		rows = rows[n:]
 		if f.pages.GroupRows() >= w.opts.RowGroupRows || f.buffered >= w.opts.RowGroupBytes {
 			if err := f.flush(ctx); err != nil {
@@ -76,17 +77,28 @@ func (w *Writer) append(ctx context.Context, p part, data []arrow.Array) error {
 	if f.pages.Estimate() >= w.opts.TargetFileBytes {
 		return w.closeFile(ctx, f)
 	}
-	if w.Buffered() > w.opts.MemoryBytes {
+	for w.held() > w.opts.MemoryBytes {
 		f := w.largest((*dataFile).memory)
 		if err := f.flush(ctx); err != nil {
 			return err
 		}
 		f.pages.Shrink()
+		f.measure()
 	}
 	return nil
 }
 
-func (f *dataFile) memory() int64 { return f.buffered }
+func (w *Writer) held() int64 {
+	var n int64
+	for _, f := range w.open {
+		n += f.held
+	}
+	return n
+}
+
+func (f *dataFile) memory() int64 { return f.held }
+
+func (f *dataFile) measure() { f.buffered, f.held = f.pages.Buffered(), f.pages.Held() }
 
 func (f *dataFile) size() int64 { return f.pages.Estimate() }
 
@@ -95,7 +107,7 @@ func (f *dataFile) flush(ctx context.Context) error {
 	if err := f.pages.FlushRowGroup(); err != nil {
 		return fmt.Errorf("%s: %w", f.sink.key, err)
 	}
-	f.buffered = f.pages.Buffered()
+	f.measure()
 	return nil
 }
 
@@ -130,12 +142,7 @@ func (w *Writer) file(ctx context.Context, values []*string) (*dataFile, error) 
 	for i, v := range values {
 		f.values[w.names[i]] = v
 	}
-	if n := len(w.idle); n > 0 {
-		f.pages, w.idle = w.idle[n-1], w.idle[:n-1]
-		f.pages.Reset(f.sink)
-	} else {
-		f.pages = parquet.NewWriter(f.sink, w.columns, &parquet.Options{Codec: w.codec, Shared: &w.shared})
-	}
+	f.pages = w.kit.open(f.sink)
 	w.open[folder] = f
 	return f, nil
 }
@@ -180,9 +187,7 @@ func (w *Writer) closeFile(ctx context.Context, f *dataFile) error {
 		DataChange:       true,
 		Stats:            w.rules.json(f.pages),
 	})
-	if len(w.idle) < 4 {
-		w.idle = append(w.idle, f.pages)
-	}
+	w.kit.keep(f.pages)
 	return nil
 }
 

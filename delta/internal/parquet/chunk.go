@@ -24,7 +24,7 @@ func (l *leaf) afterChunk(w *Writer) error {
 		if l.dictPages == 0 {
 			l.dropDictionary(w.Shared)
 		} else {
-			if err := l.flushPage(w.codec); err != nil {
+			if err := l.flushPage(w); err != nil {
 				return err
 			}
 			l.mode = plain
@@ -58,7 +58,7 @@ func (l *leaf) closePage(w *Writer) error {
 			return nil
 		}
 	}
-	return l.flushPage(w.codec)
+	return l.flushPage(w)
 }
 
 // dictionaryPays compares the first page with what it would be without a dictionary.
@@ -115,7 +115,7 @@ func (l *leaf) dictBytes() int {
 // shrink gives up the memory of a chunk that has no values.
 func (l *leaf) shrink() {
 	if l.entries == 0 && l.total == 0 {
-		l.defs, l.reps, l.vals, l.bools, l.idx, l.pages = nil, nil, nil, nil, nil, nil
+		l.defs, l.reps, l.vals, l.bools, l.idx = nil, nil, nil, nil, nil
 		l.numbers, l.texts = numbers{}, texts{}
 	}
 }
@@ -124,26 +124,30 @@ func (l *leaf) pageBytes() int {
 	return len(l.vals) + len(l.bools) + 4*len(l.idx) + len(l.defs) + len(l.reps)
 }
 
-func (l *leaf) buffered() int64 {
-	dict := len(l.texts.data) + 4*len(l.texts.start) + 16*len(l.texts.slots)
-	dict += 8*len(l.numbers.values) + 4*len(l.numbers.slots)
-	return int64(len(l.pages) + l.pageBytes() + dict)
+// buffered is the size of what waits to be written.
+func (l *leaf) buffered() int64 { return int64(l.pages.size + l.pageBytes() + l.dictBytes()) }
+
+// held is the memory that is set aside for the leaf, used or not.
+func (l *leaf) held() int64 {
+	n := cap(l.vals) + cap(l.bools) + 4*cap(l.idx) + cap(l.defs) + cap(l.reps) + len(l.pages.parts)*blockBytes
+	n += cap(l.texts.data) + 4*cap(l.texts.start) + 16*len(l.texts.slots)
+	return int64(n + 8*cap(l.numbers.values) + 4*len(l.numbers.slots))
 }
 
 // estimate is about what the chunk would add to the file now: closed pages as they are, open ones by experience.
 func (l *leaf) estimate() int64 {
 	if l.mode == plain {
-		return int64(len(l.pages) + (len(l.vals)+len(l.bools)/8)/2)
+		return int64(l.pages.size + (len(l.vals)+len(l.bools)/8)/2)
 	}
-	return int64(len(l.pages) + l.dictBytes()/2 + len(l.idx)*bitWidth(l.dictLen())/8)
+	return int64(l.pages.size + l.dictBytes()/2 + len(l.idx)*bitWidth(l.dictLen())/8)
 }
 
 // flushPage compresses the open page and opens another.
-func (l *leaf) flushPage(z *compressor) error {
+func (l *leaf) flushPage(w *Writer) error {
 	if l.entries == 0 {
 		return nil
 	}
-	body := z.raw[:0]
+	body := w.codec.raw[:0]
 	if l.maxRep > 0 {
 		body = appendLevels(body, l.reps, l.entries, l.maxRep)
 	}
@@ -164,7 +168,7 @@ func (l *leaf) flushPage(z *compressor) error {
 		body = append(body, byte(width))
 		body = appendHybrid(body, l.idx, width)
 	}
-	z.raw = body
+	w.codec.raw = body
 	if encoding == encodingDict {
 		l.dictPages++
 	} else {
@@ -172,7 +176,7 @@ func (l *leaf) flushPage(z *compressor) error {
 	}
 	l.total += int64(l.entries)
 	header := func(t *thrift, raw, packed int) { dataPageHeader(t, raw, packed, l.entries, encoding) }
-	if err := l.appendPage(z, l.level(), body, header); err != nil {
+	if err := l.appendPage(w, l.level(), body, header); err != nil {
 		return err
 	}
 	l.resetPage()
@@ -199,8 +203,8 @@ func appendBits(dst []byte, v []uint8) []byte {
 	return dst
 }
 
-func (l *leaf) appendPage(z *compressor, v level, body []byte, header func(*thrift, int, int)) error {
-	packed, err := z.compress(body, v)
+func (l *leaf) appendPage(w *Writer, v level, body []byte, header func(*thrift, int, int)) error {
+	packed, err := w.codec.compress(body, v)
 	if err != nil {
 		return err
 	}
@@ -208,11 +212,12 @@ func (l *leaf) appendPage(z *compressor, v level, body []byte, header func(*thri
 		return fmt.Errorf("a page of %d bytes, wanted at most %d: write fewer or smaller rows at once",
 			len(body), math.MaxInt32)
 	}
-	before := len(l.pages)
-	t := thrift{b: l.pages}
+	t := thrift{b: w.header[:0]}
 	header(&t, len(body), len(packed))
-	l.raw += int64(len(t.b) - before + len(body))
-	l.pages = append(t.b, packed...)
+	w.header = t.b
+	l.raw += int64(len(t.b) + len(body))
+	l.pages.append(&w.blocks, t.b)
+	l.pages.append(&w.blocks, packed)
 	return nil
 }
 
@@ -222,27 +227,27 @@ func (l *leaf) finish(w *Writer) (columnChunk, error) {
 		if l.mode != plain && l.dictPages == 0 && !l.dictionaryPays() {
 			l.dropDictionary(w.Shared)
 		}
-		if err := l.flushPage(w.codec); err != nil {
+		if err := l.flushPage(w); err != nil {
 			return columnChunk{}, err
 		}
 	}
 	c := columnChunk{offset: w.offset, dataOffset: w.offset, entries: l.total,
 		plainPages: l.plainPages, dictPages: l.dictPages}
-	data := l.pages
 	if l.dictPages > 0 {
-		l.pages = nil
-		if err := l.appendDictionary(w.codec); err != nil {
+		data := l.pages
+		l.pages = chain{}
+		if err := l.appendDictionary(w); err != nil {
 			return columnChunk{}, err
 		}
-		if err := w.write(l.pages); err != nil {
+		if err := w.writePages(&l.pages); err != nil {
 			return columnChunk{}, err
 		}
 		c.dataOffset = w.offset
+		l.pages = data
 	}
-	if err := w.write(data); err != nil {
+	if err := w.writePages(&l.pages); err != nil {
 		return columnChunk{}, err
 	}
-	l.pages = data
 	c.compressed, c.raw = w.offset-c.offset, l.raw
 	c.stats = l.boundsThrift()
 	if l.file != nil {
@@ -252,12 +257,12 @@ func (l *leaf) finish(w *Writer) (columnChunk, error) {
 	return c, nil
 }
 
-func (l *leaf) appendDictionary(z *compressor) error {
+func (l *leaf) appendDictionary(w *Writer) error {
 	body := l.texts.data
 	if l.physical != byteArray {
-		body = appendFixed(z.raw[:0], l.numbers.values, l.width)
-		z.raw = body
+		body = appendFixed(w.codec.raw[:0], l.numbers.values, l.width)
+		w.codec.raw = body
 	}
 	n := l.dictLen()
-	return l.appendPage(z, fast, body, func(t *thrift, raw, packed int) { dictPageHeader(t, raw, packed, n) })
+	return l.appendPage(w, fast, body, func(t *thrift, raw, packed int) { dictPageHeader(t, raw, packed, n) })
 }

@@ -53,7 +53,7 @@ type leaf struct {
 	mode       mode
 	numbers    numbers
 	texts      texts
-	pages      []byte
+	pages      chain // closed pages, compressed, with their headers
 	raw        int64 // bytes of pages before compression, headers included
 	total      int64 // entries in pages
 	plainPages int
@@ -73,7 +73,7 @@ func (l *leaf) resetChunk() {
 	l.chunk = Stats{MinBytes: l.chunk.MinBytes[:0], MaxBytes: l.chunk.MaxBytes[:0]}
 	l.numbers.reset()
 	l.texts.reset()
-	l.pages, l.raw, l.total, l.plainPages, l.dictPages = l.pages[:0], 0, 0, 0, 0
+	l.raw, l.total, l.plainPages, l.dictPages = 0, 0, 0, 0
 	l.mode = trying
 }
 

@@ -69,8 +69,10 @@ type Options struct {
 // work in, and which columns did not gain from a dictionary.
 type Shared struct {
 	codec   *compressor
+	blocks  blocks
 	nodes   []nodeScratch
 	scratch scratch
+	header  []byte
 	skip    []uint8 // by leaf: chunks that still go without trying a dictionary
 }
 
@@ -122,6 +124,7 @@ func (w *Writer) Reset(dst io.Writer) {
 	w.dst, w.offset, w.rows, w.groupRows = dst, 0, 0, 0
 	w.groups, w.footer = nil, nil
 	for _, l := range w.leaves {
+		l.pages.release(&w.blocks)
 		l.resetChunk()
 	}
 	for _, n := range w.roots {
@@ -205,7 +208,16 @@ func (w *Writer) GroupRows() int64 { return w.groupRows }
 // Written is the number of bytes that went to the destination.
 func (w *Writer) Written() int64 { return w.offset }
 
-// Buffered is the number of bytes held in memory for the row group that is being filled.
+// Held is the memory that is set aside for the row group, used or not.
+func (w *Writer) Held() int64 {
+	var n int64
+	for _, l := range w.leaves {
+		n += l.held()
+	}
+	return n
+}
+
+// Buffered is the size of what waits in memory for the row group to be written.
 func (w *Writer) Buffered() int64 {
 	var n int64
 	for _, l := range w.leaves {
@@ -265,6 +277,21 @@ func (w *Writer) Close() error {
 
 // Footer is the file's metadata as Close wrote it, without length and magic.
 func (w *Writer) Footer() []byte { return w.footer }
+
+// writePages writes and releases the pages.
+func (w *Writer) writePages(pages *chain) error {
+	before := w.offset
+	for _, p := range pages.parts {
+		if err := w.write(p); err != nil {
+			return err
+		}
+	}
+	if w.offset-before != int64(pages.size) {
+		return io.ErrShortWrite
+	}
+	pages.release(&w.blocks)
+	return nil
+}
 
 func (w *Writer) write(b []byte) error {
 	n, err := w.dst.Write(b)
