@@ -291,10 +291,10 @@ func (s *Source) Close(ctx context.Context) error {
 	return nil
 }
 
-// leave leaves the group, unless it takes too long: then the group learns of it when the session times out. The client
-// waits for a join that is under way, which may wait for others; leaving ends it.
+// leave leaves the group, or stays for a static member. The client waits for a join that is under way, which waits for
+// other members; we do not.
 func (s *Source) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	s.client.AllowRebalance()
 	left := make(chan error, 1)
@@ -305,29 +305,25 @@ func (s *Source) leave(ctx context.Context) {
 	select {
 	case err = <-left:
 	case <-patience.C:
-		if s.o.InstanceID == "" {
-			s.leaveByHand(ctx)
-		}
-		err = <-left
+		err = s.leaveByHand(ctx)
 	}
 	if err != nil {
 		s.log.Info("did not leave the group: it notices when the session times out", "group", s.o.Group, "error", err)
 	}
 }
 
-func (s *Source) leaveByHand(ctx context.Context) {
+func (s *Source) leaveByHand(ctx context.Context) error {
 	id, _ := s.client.GroupMetadata()
-	if id == "" {
-		return
+	if id == "" || s.o.InstanceID != "" {
+		return nil
 	}
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Group, req.MemberID = s.o.Group, id
 	member := kmsg.NewLeaveGroupRequestMember()
 	member.MemberID = id
 	req.Members = append(req.Members, member)
-	if _, err := req.RequestWith(ctx, s.client); err != nil {
-		s.log.Info("did not leave the group", "group", s.o.Group, "error", err)
-	}
+	_, err := req.RequestWith(ctx, s.client)
+	return err
 }
 
 // fail ends the run with err, the first one.
