@@ -2,8 +2,8 @@
 //
 //	page, ok := docs.Page("FRE-2101")
 //
-// Each code has one page, codes/CODE.md, whose first line is "# CODE title". The other documents of the folder are for
-// people, and are not part of the package.
+// Each code has one page, codes/CODE.md, whose first line is "# CODE title". The other documents of the
+// folder are for people, and are not part of the package.
 package docs
 
 import (

@@ -21,7 +21,8 @@ import (
 
 // BuildOptions tune Builder. The zero value of each field means its default.
 type BuildOptions struct {
-	// Bounded ends pipelines where their sources ended when they were opened, whatever their trigger. Default: as the file says.
+	// Bounded ends pipelines where their sources ended when they were opened, whatever their trigger. Default:
+	// as the file says.
 	Bounded bool
 	// ShutdownTimeout is how long what was read may still be committed once a run was told to end. Default 30 s.
 	ShutdownTimeout time.Duration
@@ -63,8 +64,8 @@ func (b *Builder) Close() {
 	b.brokers = map[string]*demo.Broker{}
 }
 
-// Build makes the pipeline that a file, found good, describes. Nothing is connected before it runs, but for embedded
-// brokers. Errors: *freshet.Error.
+// Build makes the pipeline that a file, found good, describes. Nothing is connected before it runs, but for
+// embedded brokers. Errors: *freshet.Error.
 func (b *Builder) Build(ctx context.Context, p *Pipeline) (*freshet.Pipeline, error) {
 	var obs freshet.Observer
 	if b.opts.Observer != nil {
@@ -219,7 +220,8 @@ func (p *Pipeline) format() (freshet.Format, error) {
 		return format.Raw{}, nil
 	}
 	return format.NewJSON(&format.Options{
-		NewFields: format.NewFields(s.NewFields), EpochUnit: format.EpochUnit(s.Numbers), Gzip: k.Decompress == "gzip",
+		NewFields: format.NewFields(s.NewFields), EpochUnit: format.EpochUnit(s.Numbers),
+		Gzip:     k.Decompress == "gzip",
 		MaxDepth: int(k.MaxDepth), MaxBytes: int(k.MaxMessage),
 	})
 }
@@ -262,14 +264,16 @@ func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer, payloads bool) 
 	}
 	src, err := kafka.NewSource(client.Brokers, topics, kafka.RouteTo(p.TargetTable()), f, opts)
 	if err != nil {
-		return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: p.File, Msg: err.Error()}
+		return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: p.File,
+			Msg: err.Error()}
 	}
 	return src, nil
 }
 
 func (k *Kafka) columns() kafka.Columns {
 	c := kafka.Columns{KeyAsText: k.KeyAs == "string"}
-	into := map[string]*string{"topic": &c.Topic, "partition": &c.Partition, "offset": &c.Offset, "timestamp": &c.Timestamp,
+	into := map[string]*string{"topic": &c.Topic, "partition": &c.Partition, "offset": &c.Offset,
+		"timestamp":      &c.Timestamp,
 		"timestamp_type": &c.TimestampType, "key": &c.Key, "headers": &c.Headers}
 	for _, m := range k.Metadata {
 		*into[m.Name] = m.Value
@@ -283,7 +287,8 @@ func (b *Builder) Brokers(p *Pipeline) ([]string, error) {
 	return c.Brokers, err
 }
 
-// client is how to reach the broker: what the connection says, under what the pipeline says. An embedded broker is started.
+// client is how to reach the broker: what the connection says, under what the pipeline says. An embedded
+// broker is started.
 func (b *Builder) client(p *Pipeline) (KafkaClient, error) {
 	c := p.Source.Kafka.Client
 	if name := p.Source.Kafka.Connection.Value; name != "" {
@@ -330,8 +335,9 @@ func (c KafkaClient) tls(p *Project) *kafka.TLS {
 		return nil
 	}
 	t := c.TLS
-	return &kafka.TLS{CAFile: p.path(t.CA), CertFile: p.path(t.Cert), KeyFile: p.path(t.Key), ServerName: t.ServerName,
-		Insecure: t.Insecure}
+	return &kafka.TLS{CAFile: p.path(t.CA), CertFile: p.path(t.Cert), KeyFile: p.path(t.Key),
+		ServerName: t.ServerName,
+		Insecure:   t.Insecure}
 }
 
 func (c KafkaClient) sasl(p *Project) *kafka.SASL {
@@ -339,7 +345,8 @@ func (c KafkaClient) sasl(p *Project) *kafka.SASL {
 		return nil
 	}
 	s := c.SASL
-	k := &kafka.SASL{Mechanism: s.Mechanism, Username: s.Username, Password: s.Password.Reveal(), TokenFile: p.path(s.TokenFile)}
+	k := &kafka.SASL{Mechanism: s.Mechanism, Username: s.Username, Password: s.Password.Reveal(),
+		TokenFile: p.path(s.TokenFile)}
 	if token := s.Token.Reveal(); token != "" {
 		k.Token = func(context.Context) (string, error) { return token, nil }
 	}

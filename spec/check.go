@@ -87,7 +87,8 @@ func fallback[T comparable](into *T, value T) {
 
 func (p *Pipeline) checkNames(r *reader) {
 	if n := p.Name.at; n != nil && p.Name.Value != "" && !pipelineName.MatchString(p.Name.Value) {
-		r.add(n.where, freshet.CodeBadValue, "", "pipeline: found %s, wanted letters, digits, _, - and .", r.found(n))
+		r.add(n.where, freshet.CodeBadValue, "", "pipeline: found %s, wanted letters, digits, _, - and .",
+			r.found(n))
 	}
 	if strings.Contains(p.App, "#") {
 		at := place{}
@@ -108,9 +109,11 @@ func (p *Pipeline) checkKafka(r *reader) {
 			if len(names) == 0 {
 				fix = "give it in " + ProjectFile + " under connections, or give brokers: [HOST:PORT] here"
 			}
-			r.add(k.Connection.at.where, freshet.CodeBadValue, fix, "there is no connection %q in the project", k.Connection.Value)
+			r.add(k.Connection.at.where, freshet.CodeBadValue, fix, "there is no connection %q in the project",
+				k.Connection.Value)
 		case c.Kafka == nil:
-			r.add(k.Connection.at.where, freshet.CodeBadValue, "", "connection %q is no Kafka cluster", k.Connection.Value)
+			r.add(k.Connection.at.where, freshet.CodeBadValue, "", "connection %q is no Kafka cluster",
+				k.Connection.Value)
 		}
 	}
 	if k.Connection.Value == "" && len(k.Client.Brokers) == 0 && (len(k.Topics) > 0 || k.Pattern.Value != "") {
@@ -120,11 +123,13 @@ func (p *Pipeline) checkKafka(r *reader) {
 		} else {
 			at = k.Pattern.at.where
 		}
-		r.add(at, freshet.CodeMissing, "add brokers: [HOST:PORT], or connection: NAME", "no broker is given for the topics")
+		r.add(at, freshet.CodeMissing, "add brokers: [HOST:PORT], or connection: NAME",
+			"no broker is given for the topics")
 	}
 	if k.Pattern.Value != "" {
 		if _, err := regexp.Compile(k.Pattern.Value); err != nil {
-			r.add(k.Pattern.at.where, freshet.CodeBadValue, "the syntax is RE2's: https://github.com/google/re2/wiki/Syntax",
+			r.add(k.Pattern.at.where, freshet.CodeBadValue, "the syntax is RE2's: "+
+				"https://github.com/google/re2/wiki/Syntax",
 				"pattern: found %s, wanted a regular expression (%v)", r.found(k.Pattern.at), err)
 		}
 	}
@@ -141,7 +146,8 @@ func (p *Pipeline) checkTarget(r *reader) {
 	}
 	for _, hole := range placeholder.FindAllString(table.Value, -1) {
 		if hole != "{topic}" {
-			r.add(table.at.where, freshet.CodeBadValue, "{topic} is the one there is", "table: found %q, wanted no such placeholder", hole)
+			r.add(table.at.where, freshet.CodeBadValue, "{topic} is the one there is",
+				"table: found %q, wanted no such placeholder", hole)
 			return
 		}
 	}
@@ -151,7 +157,8 @@ func (p *Pipeline) checkTarget(r *reader) {
 		t.Path.Value = "./" + t.Path.Value
 	}
 	if t.Table.Value != "" && isPath(concrete) {
-		r.add(table.at.where, freshet.CodeBadValue, "write path: "+t.Table.Value, "table: found %s, wanted namespace.table", r.found(table.at))
+		r.add(table.at.where, freshet.CodeBadValue, "write path: "+t.Table.Value,
+			"table: found %s, wanted namespace.table", r.found(table.at))
 		return
 	}
 	r.takeFault(table.at.where, second(p.Project.TableURL(concrete)))
@@ -180,7 +187,8 @@ func (p *Pipeline) checkQuarantine(r *reader) {
 	}
 	for _, hole := range placeholder.FindAllString(q.Value, -1) {
 		if hole != "{topic}" && hole != "{ns}" && hole != "{pipeline}" {
-			r.add(q.at.where, freshet.CodeBadValue, "", "quarantine table: found %q, wanted {ns}, {pipeline} or {topic}", hole)
+			r.add(q.at.where, freshet.CodeBadValue, "", "quarantine table: found %q, wanted {ns}, {pipeline} or "+
+				"{topic}", hole)
 			return
 		}
 	}
@@ -213,7 +221,8 @@ func (p *Pipeline) checkColumns(r *reader) {
 	for _, c := range s.Columns {
 		low := strings.ToLower(c.Name)
 		if other, twice := seen[low]; twice {
-			r.add(c.at.where, freshet.CodeBadValue, "", "column %q: found %q before, wanted names that differ in more than case", c.Name, other)
+			r.add(c.at.where, freshet.CodeBadValue, "", "column %q: found %q before, wanted names that differ in "+
+				"more than case", c.Name, other)
 			continue
 		}
 		seen[low] = c.Name
@@ -235,7 +244,8 @@ func (p *Pipeline) checkColumns(r *reader) {
 	}
 }
 
-// columnsKnown tells whether the columns of the source are all given, so that steps can be checked against them.
+// columnsKnown tells whether the columns of the source are all given, so that steps can be checked against
+// them.
 func (p *Pipeline) columnsKnown() bool {
 	s := p.Source.Schema
 	if p.Source.Kafka == nil {
@@ -257,8 +267,8 @@ func (p *Pipeline) sourceSchema() *arrow.Schema {
 	return arrow.NewSchema(fields, nil)
 }
 
-// stepSchema are the columns that come into the first step, as far as the file tells. broken are those whose type is at
-// fault.
+// stepSchema are the columns that come into the first step, as far as the file tells. broken are those whose
+// type is at fault.
 func (p *Pipeline) stepSchema() (schema *arrow.Schema, broken []string) {
 	var fields []arrow.Field
 	switch {
@@ -273,11 +283,13 @@ func (p *Pipeline) stepSchema() (schema *arrow.Schema, broken []string) {
 			fields = append(fields, c.Value.field(c.Name))
 		}
 		if p.Source.Schema.NewFields == string(format.Rescue) {
-			fields = append(fields, arrow.Field{Name: format.RescuedColumn, Type: arrow.BinaryTypes.String, Nullable: true})
+			fields = append(fields, arrow.Field{Name: format.RescuedColumn, Type: arrow.BinaryTypes.String,
+				Nullable: true})
 		}
 	}
 	for _, m := range p.Source.Kafka.Metadata {
-		fields = append(fields, arrow.Field{Name: m.Value, Type: metadataType(m.Name, p.Source.Kafka.KeyAs), Nullable: true})
+		fields = append(fields, arrow.Field{Name: m.Value, Type: metadataType(m.Name, p.Source.Kafka.KeyAs),
+			Nullable: true})
 	}
 	return arrow.NewSchema(fields, nil), broken
 }
@@ -449,13 +461,19 @@ func (p *Pipeline) checkPartitions(w *walk) {
 	for _, f := range w.schema.Fields() {
 		names = append(names, f.Name)
 	}
-	same := func(c Text) func(string) bool { return func(n string) bool { return strings.EqualFold(n, c.Value) } }
+	same := func(c Text) func(string) bool {
+		return func(n string) bool {
+			return strings.EqualFold(n,
+				c.Value)
+		}
+	}
 	for _, c := range p.Target.Delta.PartitionBy {
 		i := slices.IndexFunc(names, same(c))
 		switch {
 		case c.at == nil || c.Value == "" || slices.ContainsFunc(w.broken, same(c)):
 		case i < 0:
-			w.r.add(c.at.where, freshet.CodeUnknownColumn, suggest(c.Value, names), "partition column %q is not among the columns", c.Value)
+			w.r.add(c.at.where, freshet.CodeUnknownColumn, suggest(c.Value, names),
+				"partition column %q is not among the columns", c.Value)
 		case arrow.IsNested(w.schema.Field(i).Type.ID()):
 			w.r.add(c.at.where, freshet.CodeBadValue, "derive a column of a plain type and partition by that",
 				"partition column %q: found a nested type, wanted a plain one", c.Value)

@@ -99,7 +99,8 @@ type reader struct {
 }
 
 func (r *reader) add(at place, code freshet.Code, fix, format string, args ...any) *Finding {
-	f := &Finding{place: at, Fault: &freshet.Error{Code: code, Class: freshet.ClassInput, Place: at.String(), Fix: fix,
+	f := &Finding{place: at, Fault: &freshet.Error{Code: code, Class: freshet.ClassInput, Place: at.String(),
+		Fix: fix,
 		Msg: fmt.Sprintf(format, args...)}}
 	r.findings = append(r.findings, f)
 	return f

@@ -40,7 +40,8 @@ type KafkaClient struct {
 	Embedded *Embedded
 }
 
-// Embedded is a broker inside this process, for demos: it lives as long as the process and keeps its records in a folder.
+// Embedded is a broker inside this process, for demos: it lives as long as the process and keeps its records
+// in a folder.
 type Embedded struct {
 	Dir    string
 	Listen string
@@ -85,32 +86,46 @@ func (k *Kafka) shape() shape {
 		keys: append([]key{
 			{name: "connection", doc: "A connection of the project file.", is: placed(&k.Connection)},
 			{name: "topics", doc: "The topics to read.", is: oneOrMore(&k.Topics, placed)},
-			{name: "pattern", doc: "A regular expression that matches whole names of topics to read, also of later ones.",
+			{name: "pattern", doc: "A regular expression that matches whole names of topics to read, also of later " +
+				"ones.",
 				is: placed(&k.Pattern)},
-			{name: "start", doc: "Where reading begins of a topic that the table does not know yet: earliest, latest, a time, or " +
+			{name: "start", doc: "Where reading begins of a topic that the table does not know yet: earliest, " +
+				"latest, a time, or " +
 				"offsets: {topic: {partition: first offset to read}}. Default: earliest.", is: startShape{&k.Start}},
-			{name: "format", doc: "json: a JSON object a record. raw: the bytes as they came, in the column value. Default: json.",
-				is: laterWord(&k.Format, []string{"avro", "protobuf", "csv", "debezium", "parquet", "text"}, "json", "raw")},
-			{name: "group", doc: "The consumer group, which shares the partitions among processes; offsets in it are for lag tools only. " +
+			{name: "format", doc: "json: a JSON object a record. raw: the bytes as they came, in the column value. " +
+				"Default: json.",
+				is: laterWord(&k.Format, []string{"avro", "protobuf", "csv", "debezium", "parquet", "text"}, "json",
+					"raw")},
+			{name: "group", doc: "The consumer group, which shares the partitions among processes; offsets in it " +
+				"are for lag tools only. " +
 				"Default: the app.", is: text(&k.Group)},
-			{name: "instance_id", doc: "A static member id: a process that comes back under it within the session timeout causes no rebalance.",
+			{name: "instance_id", doc: "A static member id: a process that comes back under it within the session " +
+				"timeout causes no rebalance.",
 				is: text(&k.InstanceID)},
-			{name: "session_timeout", doc: "How long the group waits for a silent member. Default: 45s.", is: duration(&k.SessionTimeout)},
-			{name: "rebalance", doc: "cooperative: the classic protocol. kip848: the newer one, by brokers of 4.0 or later. Default: cooperative.",
+			{name: "session_timeout", doc: "How long the group waits for a silent member. Default: 45s.",
+				is: duration(&k.SessionTimeout)},
+			{name: "rebalance", doc: "cooperative: the classic protocol. kip848: the newer one, by brokers of 4.0 " +
+				"or later. Default: cooperative.",
 				is: word(&k.Rebalance, "cooperative", "kip848")},
-			{name: "metadata", doc: "Columns that tell where a record came from: a list of " + strings.Join(metadataFields, ", ") +
+			{name: "metadata", doc: "Columns that tell where a record came from: a list of " +
+				strings.Join(metadataFields, ", ") +
 				" (their columns begin with _), or a mapping of them to column names.", is: metadataShape(&k.Metadata)},
-			{name: "key_as", doc: "The type of the metadata column key. Default: binary.", is: word(&k.KeyAs, "binary", "string")},
-			{name: "isolation", doc: "read_committed: records of aborted transactions are not read. Default: read_committed.",
+			{name: "key_as", doc: "The type of the metadata column key. Default: binary.",
+				is: word(&k.KeyAs, "binary", "string")},
+			{name: "isolation", doc: "read_committed: records of aborted transactions are not read. Default: " +
+				"read_committed.",
 				is: word(&k.Isolation, "read_committed", "read_uncommitted")},
-			{name: "tombstones", doc: "What becomes of a record without a value: skip it, or reject: quarantine it. Format raw keeps it. " +
+			{name: "tombstones", doc: "What becomes of a record without a value: skip it, or reject: quarantine it. " +
+				"Format raw keeps it. " +
 				"Default: skip.", is: word(&k.Tombstones, "skip", "reject")},
 			{name: "decompress", doc: "gzip: payloads that are gzip'ed are unpacked. Default: none.",
 				is: laterWord(&k.Decompress, []string{"zstd", "lz4", "snappy"}, "none", "gzip")},
 			{name: "max_depth", doc: "How deep a record may be nested. Default: 64.", is: whole(&k.MaxDepth, 1)},
 			{name: "max_message", doc: "The largest payload, unpacked. Default: 64MiB.", is: size(&k.MaxMessage)},
-			{name: "fetch_memory", doc: "What one fetch from all brokers may take in memory. Default: 24MiB.", is: size(&k.FetchMemory)},
-			{name: "forget_group", doc: "true: a partition that the group knows and the table does not starts as if new. " +
+			{name: "fetch_memory", doc: "What one fetch from all brokers may take in memory. Default: 24MiB.",
+				is: size(&k.FetchMemory)},
+			{name: "forget_group", doc: "true: a partition that the group knows and the table does not starts as if " +
+				"new. " +
 				"Default: that is an error, since the table was lost or is another one.", is: flag(&k.ForgetGroup)},
 		}, k.Client.keys()...)}
 }
@@ -122,7 +137,8 @@ func (c *KafkaClient) shape() shape {
 
 func (c *KafkaClient) keys() []key {
 	return []key{
-		{name: "brokers", doc: "Addresses HOST:PORT of some brokers of the cluster.", is: oneOrMore(&c.Brokers, address)},
+		{name: "brokers", doc: "Addresses HOST:PORT of some brokers of the cluster.",
+			is: oneOrMore(&c.Brokers, address)},
 		{name: "tls", doc: "Encrypt the connection: true, or how.", is: maybe(&c.TLS, (*TLS).shape)},
 		{name: "sasl", doc: "How to log in.", is: maybe(&c.SASL, (*SASL).shape)},
 	}
@@ -131,7 +147,8 @@ func (c *KafkaClient) keys() []key {
 func (e *Embedded) shape() shape {
 	return object{keys: []key{
 		{name: "dir", doc: "The folder that keeps its records.", is: text(&e.Dir), need: true},
-		{name: "listen", doc: "The address to listen on. Default: a free port of 127.0.0.1.", is: address(&e.Listen)},
+		{name: "listen", doc: "The address to listen on. Default: a free port of 127.0.0.1.",
+			is: address(&e.Listen)},
 	}}
 }
 
@@ -143,7 +160,8 @@ func (t *TLS) shape() shape {
 		}},
 		mapping: checked{t.object(), func(r *reader, n *node) {
 			if (n.get("cert") == nil) != (n.get("key") == nil) {
-				r.add(n.where, freshet.CodeMissing, "", "tls: found only one of the keys cert and key, wanted both or none")
+				r.add(n.where, freshet.CodeMissing, "", "tls: found only one of the keys cert and key, wanted both or "+
+					"none")
 			}
 		}},
 		wanted: "true, false or a mapping",
@@ -155,7 +173,8 @@ func (t *TLS) object() object {
 		{name: "ca", doc: "A PEM file with the authorities to trust. Default: the system's.", is: text(&t.CA)},
 		{name: "cert", doc: "A PEM file with our certificate, for mTLS.", is: text(&t.Cert)},
 		{name: "key", doc: "A PEM file with our private key, for mTLS.", is: text(&t.Key)},
-		{name: "server_name", doc: "The name that the broker's certificate must have. Default: the host.", is: text(&t.ServerName)},
+		{name: "server_name", doc: "The name that the broker's certificate must have. Default: the host.",
+			is: text(&t.ServerName)},
 		{name: "insecure", doc: "true: do not check the broker's certificate.", is: flag(&t.Insecure)},
 	}}
 }
@@ -163,11 +182,13 @@ func (t *TLS) object() object {
 func (s *SASL) shape() shape {
 	o := object{keys: []key{
 		{name: "mechanism", doc: "How the login is proved.", need: true,
-			is: laterWord(&s.Mechanism, []string{"GSSAPI", "AWS_MSK_IAM"}, "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")},
+			is: laterWord(&s.Mechanism, []string{"GSSAPI", "AWS_MSK_IAM"}, "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512",
+				"OAUTHBEARER")},
 		{name: "username", is: text(&s.Username)},
 		{name: "password", doc: "Best as ${secret:env:NAME} or ${secret:file:PATH}.", is: secret(&s.Password)},
 		{name: "token", doc: "The token of OAUTHBEARER.", is: secret(&s.Token)},
-		{name: "token_file", doc: "A file with the token of OAUTHBEARER, read again at each login.", is: text(&s.TokenFile)},
+		{name: "token_file", doc: "A file with the token of OAUTHBEARER, read again at each login.",
+			is: text(&s.TokenFile)},
 	}}
 	return checked{o, func(r *reader, n *node) {
 		needs := []string{"username", "password"}
@@ -214,11 +235,13 @@ func address(into *string) shape {
 // inferShape is a number of records: `10000` or `10000 rows`.
 func inferShape(into *int64) shape {
 	const most = 10_000
-	return one{json: map[string]any{"type": []string{"integer", "string"}}, parse: func(s string) (string, bool) {
-		v, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(strings.TrimSuffix(s, "rows")), " "), 10, 64)
-		*into = v
-		return fmt.Sprintf("a number of records from 1 to %d", most), err == nil && v >= 1 && v <= most
-	}}
+	return one{json: map[string]any{"type": []string{"integer", "string"}},
+		parse: func(s string) (string, bool) {
+			v, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(strings.TrimSuffix(s, "rows")), " "), 10,
+				64)
+			*into = v
+			return fmt.Sprintf("a number of records from 1 to %d", most), err == nil && v >= 1 && v <= most
+		}}
 }
 
 // metadataShape is a list of fields, or a mapping of fields to column names.
@@ -288,7 +311,8 @@ func (s startShape) read(r *reader, n *node) {
 	case n.kind == scalar:
 		at, err := ParseTime(n.text)
 		if err != nil {
-			r.add(n.where, freshet.CodeBadValue, "", "found %s, wanted earliest, latest, a time such as 2026-01-31T12:00:00Z, or "+
+			r.add(n.where, freshet.CodeBadValue, "", "found %s, wanted earliest, latest, a time such as "+
+				"2026-01-31T12:00:00Z, or "+
 				"offsets: {topic: {partition: offset}}", r.found(n))
 		}
 		s.into.Time = at

@@ -19,7 +19,8 @@ type Setting struct {
 	Place string   // where it comes from: "--filter"
 }
 
-// ParseSetting reads path=value, as --set has it: the keys with dots between, then the value as YAML writes it.
+// ParseSetting reads path=value, as --set has it: the keys with dots between, then the value as YAML writes
+// it.
 func ParseSetting(text, place string) (Setting, error) {
 	path, value, ok := strings.Cut(text, "=")
 	if !ok || path == "" {
@@ -38,8 +39,8 @@ type LoadOptions struct {
 	Lenient bool      // unset variables are warnings; for looking at a file without running it
 }
 
-// Load reads a pipeline file of a project. Errors: Findings, all at once; if all of them are warnings the pipeline
-// comes with them and is usable. Other errors are *freshet.Error.
+// Load reads a pipeline file of a project. Errors: Findings, all at once; if all of them are warnings the
+// pipeline comes with them and is usable. Other errors are *freshet.Error.
 func Load(project *Project, file string, opts *LoadOptions) (*Pipeline, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -74,7 +75,8 @@ func (p *Pipeline) take(root *node, opts *LoadOptions) error {
 	}
 	r.expand(root, map[*node]bool{})
 	if root.kind == absent {
-		r.add(root.where, freshet.CodeMissing, "write one, or make one with `freshet init`", "the file holds no pipeline")
+		r.add(root.where, freshet.CodeMissing, "write one, or make one with `freshet init`",
+			"the file holds no pipeline")
 	} else {
 		p.shape().read(r, root)
 		p.check(r)
@@ -147,7 +149,8 @@ func relocate(n *node, at place) {
 	}
 }
 
-// child is the part of a node under a key or number; it is made if it is not there. It is nil when the node can have none.
+// child is the part of a node under a key or number; it is made if it is not there. It is nil when the node
+// can have none.
 func child(n *node, name string, where place) *node {
 	index, err := strconv.Atoi(name)
 	isIndex := err == nil && index >= 0
@@ -174,8 +177,9 @@ func child(n *node, name string, where place) *node {
 	return nil
 }
 
-// Files returns the pipeline files that the arguments name: files as they are, and of folders all *.yaml and *.yml files
-// at and below, without project files and hidden folders, in the order of their names. Errors: *freshet.Error.
+// Files returns the pipeline files that the arguments name: files as they are, and of folders all *.yaml and
+// *.yml files at and below, without project files and hidden folders, in the order of their names. Errors:
+// *freshet.Error.
 func Files(args []string) ([]string, error) {
 	var files []string
 	for _, arg := range args {
@@ -200,7 +204,8 @@ func Files(args []string) ([]string, error) {
 	return files, nil
 }
 
-// pipelineFolder is where the pipeline files of a folder are: in a project they are in pipelines/, if it has that.
+// pipelineFolder is where the pipeline files of a folder are: in a project they are in pipelines/, if it has
+// that.
 func pipelineFolder(dir string) string {
 	if _, err := os.Stat(filepath.Join(dir, ProjectFile)); err != nil {
 		return dir

@@ -77,10 +77,13 @@ const (
 func (p *Pipeline) shape() object {
 	return object{doc: "A Freshet pipeline: source → steps → target.", keys: []key{
 		{name: "pipeline", doc: "The pipeline's name.", is: placed(&p.Name), need: true},
-		{name: "namespace", doc: "The namespace of its tables. Default: that of the target table.", is: text(&p.Namespace)},
-		{name: "app", doc: "The name under which progress is kept in the table. It must stay the same for as long as the " +
+		{name: "namespace", doc: "The namespace of its tables. Default: that of the target table.",
+			is: text(&p.Namespace)},
+		{name: "app", doc: "The name under which progress is kept in the table. It must stay the same for as " +
+			"long as the " +
 			"table is to go on where it is. Default: namespace.pipeline.", is: text(&p.App)},
-		{name: "trigger", doc: "continuous: until it is stopped. once: until everything is read that is there at the start.",
+		{name: "trigger", doc: "continuous: until it is stopped. once: until everything is read that is there at " +
+			"the start.",
 			is: choice{scalar: laterWord(&p.Trigger, []string{"cron"}, "continuous", "once"),
 				mapping: object{keys: []key{{name: "every", later: laterTrigger}, {name: "cron", later: laterTrigger},
 					{name: "on_update", later: laterTrigger}, {name: "timezone", later: laterTrigger}}},
@@ -117,15 +120,19 @@ func (s *Source) shape() shape {
 
 func (s *Schema) shape() shape {
 	return object{keys: []key{
-		{name: "columns", doc: "The columns and their types, as SQL writes them.", is: mapOf(&s.Columns, columnType)},
+		{name: "columns", doc: "The columns and their types, as SQL writes them.",
+			is: mapOf(&s.Columns, columnType)},
 		{name: "infer", doc: "How many first records are looked at for columns that are not given. " +
 			"Default: 10000 when no columns are given, else none.",
 			is: inferShape(&s.Infer)},
-		{name: "new_fields", doc: "What becomes of a field that has no column: add it to the table, rescue it as JSON into the " +
+		{name: "new_fields", doc: "What becomes of a field that has no column: add it to the table, rescue it as " +
+			"JSON into the " +
 			"column _rescued, ignore it, or fail: quarantine the record. Default: add.",
 			is: word(&s.NewFields, "add", "rescue", "ignore", "fail")},
-		{name: "numbers_as_timestamps", doc: "What a number counts that stands where a timestamp is wanted: s, ms or us since 1970. " +
-			"Default: such records are quarantined, since their unit cannot be known.", is: word(&s.Numbers, "s", "ms", "us")},
+		{name: "numbers_as_timestamps", doc: "What a number counts that stands where a timestamp is wanted: s, " +
+			"ms or us since 1970. " +
+			"Default: such records are quarantined, since their unit cannot be known.",
+			is: word(&s.Numbers, "s", "ms", "us")},
 	}}
 }
 
@@ -139,7 +146,8 @@ func (s *Step) object() object {
 		keys: []key{
 			{name: "derive", doc: "Columns to add or replace: name to SQL expression, later ones see earlier ones.",
 				is: mapOf(&s.Derive, expression)},
-			{name: "filter", doc: "A SQL condition; rows stay for which it is true.", is: maybe(&s.Filter, expression)},
+			{name: "filter", doc: "A SQL condition; rows stay for which it is true.",
+				is: maybe(&s.Filter, expression)},
 			{name: "select", doc: "The columns that stay, in this order: names, or expressions with AS.",
 				is: listOf(&s.Select, expression)},
 			{name: "sql", later: "use derive, filter and select"},
@@ -178,36 +186,46 @@ func (d *Delta) shape() shape {
 	return object{
 		oneOf: []string{"table", "path"},
 		keys: []key{
-			{name: "table", doc: "namespace.table, below the lake's root; {topic} in it makes one table a topic.", is: placed(&d.Table)},
-			{name: "path", doc: "The table's folder or URI: ./orders, /data/orders, s3://bucket/orders.", is: placed(&d.Path)},
+			{name: "table", doc: "namespace.table, below the lake's root; {topic} in it makes one table a topic.",
+				is: placed(&d.Table)},
+			{name: "path", doc: "The table's folder or URI: ./orders, /data/orders, s3://bucket/orders.",
+				is: placed(&d.Path)},
 			{name: "mode", doc: "append: every record becomes a row.",
 				is: laterWord(&d.Mode, []string{"upsert", "mirror", "scd2", "overwrite", "merge"}, "append")},
-			{name: "partition_by", doc: "The partition columns of a table that is made.", is: oneOrMore(&d.PartitionBy, placed)},
+			{name: "partition_by", doc: "The partition columns of a table that is made.",
+				is: oneOrMore(&d.PartitionBy, placed)},
 			{name: "properties", doc: "The table properties of a table that is made.", is: mapOf(&d.Properties, text)},
 			{name: "commit", doc: "When a commit is made: when any of these is reached.", is: d.Commit.shape()},
-			{name: "target_file_size", doc: "The size at which a data file is full. Default: 128MiB.", is: size(&d.FileSize)},
+			{name: "target_file_size", doc: "The size at which a data file is full. Default: 128MiB.",
+				is: size(&d.FileSize)},
 			{name: "key", later: upserts}, {name: "sequence_by", later: upserts}, {name: "deletes", later: upserts},
 			{name: "changelog", later: upserts},
 			{name: "schema_changes", later: "use source.schema.new_fields"},
-			{name: "compatibility", later: "leave it out: append tables are readable by every engine (reader 1, writer 2)"},
+			{name: "compatibility", later: "leave it out: append tables are readable by every engine (reader 1, " +
+				"writer 2)"},
 			{name: "maintenance", later: "leave it out; let an engine run OPTIMIZE, which disturbs nothing"},
 		}}
 }
 
 func (c *Commit) shape() shape {
 	return object{keys: []key{
-		{name: "every", doc: "The longest that a record waits for its commit. Default: 10s.", is: duration(&c.Every)},
-		{name: "max_rows", doc: "The number of rows from which a commit is made at once. Default: no limit.", is: whole(&c.MaxRows, 1)},
-		{name: "max_size", doc: "The size as stored from which a commit is made at once. Default: 256MiB.", is: size(&c.MaxSize)},
+		{name: "every", doc: "The longest that a record waits for its commit. Default: 10s.",
+			is: duration(&c.Every)},
+		{name: "max_rows", doc: "The number of rows from which a commit is made at once. Default: no limit.",
+			is: whole(&c.MaxRows, 1)},
+		{name: "max_size", doc: "The size as stored from which a commit is made at once. Default: 256MiB.",
+			is: size(&c.MaxSize)},
 	}}
 }
 
 func (q *Quarantine) shape() shape {
 	return object{keys: []key{
-		{name: "table", doc: "The quarantine table: namespace.table, a folder or a URI; {ns}, {pipeline} and {topic} may stand in it. " +
+		{name: "table", doc: "The quarantine table: namespace.table, a folder or a URI; {ns}, {pipeline} and " +
+			"{topic} may stand in it. " +
 			"Default: {ns}._quarantine_{pipeline}; for a table given by path: that path with _quarantine behind it.",
 			is: placed(&q.Table)},
-		{name: "stop_above", doc: "The share of records in quarantine that stops the pipeline. Default: nothing does.",
+		{name: "stop_above", doc: "The share of records in quarantine that stops the pipeline. Default: nothing " +
+			"does.",
 			is: maybe(&q.StopAbove, share)},
 	}}
 }

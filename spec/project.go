@@ -42,9 +42,11 @@ func (p *Project) shape() object {
 		{name: "version", doc: "The version of this format: 1.", is: word(new(string), "1")},
 		{name: "project", doc: "The project's name.", is: text(&p.Name)},
 		{name: "lake", doc: "Where tables are.", is: object{keys: []key{
-			{name: "root", doc: "The folder or URI below which table namespace.name is <root>/namespace/name. Default: ./lake.",
+			{name: "root", doc: "The folder or URI below which table namespace.name is <root>/namespace/name. " +
+				"Default: ./lake.",
 				is: placed(&p.Root)},
-			{name: "compatibility", later: "leave it out: append tables are readable by every engine (reader 1, writer 2)"},
+			{name: "compatibility", later: "leave it out: append tables are readable by every engine (reader 1, " +
+				"writer 2)"},
 			{name: "catalogs", later: "leave it out and register tables in the catalog by its own means"},
 		}}},
 		{name: "connections", doc: "Outside systems by name.", is: mapOf(&p.Connections, (*Connection).shape)},
@@ -107,9 +109,9 @@ func FindProject(dir string) (string, error) {
 	}
 }
 
-// OpenProject reads the project file of a folder, in one of its environments ("" for none). A dir of "" means no
-// project: the current folder, with all defaults. Lenient makes unset variables warnings. Errors: Findings, among which
-// may be warnings; the project is usable if all are.
+// OpenProject reads the project file of a folder, in one of its environments ("" for none). A dir of "" means
+// no project: the current folder, with all defaults. Lenient makes unset variables warnings. Errors:
+// Findings, among which may be warnings; the project is usable if all are.
 func OpenProject(dir, environment string, lenient bool) (*Project, error) {
 	p := &Project{Dir: dir, Environment: environment}
 	p.Root.Value = "./lake"
@@ -168,7 +170,8 @@ func (p *Project) overlay(r *reader, root *node) {
 		}
 	}
 	if over == nil {
-		r.add(root.where, freshet.CodeBadValue, suggest(p.Environment, p.environments), "there is no environment %q", p.Environment)
+		r.add(root.where, freshet.CodeBadValue, suggest(p.Environment, p.environments),
+			"there is no environment %q", p.Environment)
 		return
 	}
 	merge(root, over)
@@ -228,7 +231,8 @@ func asFinding(err error) *Finding {
 }
 
 func fileError(file string, err error) error {
-	e := &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Place: display(file), Msg: "the file cannot be read",
+	e := &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Place: display(file),
+		Msg: "the file cannot be read",
 		Err: errors.Unwrap(err)}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

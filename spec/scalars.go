@@ -92,7 +92,8 @@ func (w wordShape) read(r *reader, n *node) {
 	case n.kind == scalar && slices.Contains(w.words, n.text):
 		*w.into = n.text
 	case n.kind == scalar && slices.Contains(w.later, n.text):
-		r.add(n.where, freshet.CodeUnavailable, "this version has "+join(w.words), "%q: this version does not have it", n.text)
+		r.add(n.where, freshet.CodeUnavailable, "this version has "+join(w.words),
+			"%q: this version does not have it", n.text)
 	default:
 		fix := ""
 		if near := nearest(n.text, w.words); n.kind == scalar && len(near) > 0 {
@@ -123,7 +124,8 @@ func whole(into *int64, low int64) shape {
 
 // duration is a time with its unit, longer than nothing.
 func duration(into *time.Duration) shape {
-	return one{json: map[string]any{"type": "string", "pattern": `^([0-9.]+(ms|s|m|h|d))+$`, "examples": []string{"30s", "5m"}},
+	return one{json: map[string]any{"type": "string", "pattern": `^([0-9.]+(ms|s|m|h|d))+$`,
+		"examples": []string{"30s", "5m"}},
 		parse: func(s string) (string, bool) {
 			d, ok := parseDuration(s)
 			*into = d
@@ -142,7 +144,8 @@ func parseDuration(s string) (time.Duration, bool) {
 
 // size is a number of bytes with its unit, at least one.
 func size(into *int64) shape {
-	return one{json: map[string]any{"type": "string", "pattern": `^[0-9.]+ ?([kMGT]i?)?B$`, "examples": []string{"128MiB", "1GB"}},
+	return one{json: map[string]any{"type": "string", "pattern": `^[0-9.]+ ?([kMGT]i?)?B$`,
+		"examples": []string{"128MiB", "1GB"}},
 		parse: func(s string) (string, bool) {
 			v, ok := parseSize(s)
 			*into = v
@@ -199,7 +202,8 @@ func share(into *Share) shape {
 
 // ParseTime reads a moment as people write it: RFC 3339, or a shorter form of it, which then means UTC.
 func ParseTime(s string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04",
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05",
+		"2006-01-02T15:04",
 		"2006-01-02 15:04", time.DateOnly} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return t, nil

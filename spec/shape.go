@@ -8,8 +8,8 @@ import (
 	freshet "github.com/freshet-io/freshet"
 )
 
-// shape is what a place of a file may hold. The same shapes read files, find their faults and make the JSON Schema, so
-// that the three cannot differ.
+// shape is what a place of a file may hold. The same shapes read files, find their faults and make the JSON
+// Schema, so that the three cannot differ.
 type shape interface {
 	// read takes the place's value, or adds what is wrong with it. n is never nil and never absent.
 	read(r *reader, n *node)
@@ -47,7 +47,8 @@ func (o object) find(name string) *key {
 func (o object) read(r *reader, n *node) {
 	if n.kind != mapping {
 		if !n.open {
-			r.add(n.where, freshet.CodeBadValue, "", "found %s, wanted a mapping with the keys %s", r.found(n), join(o.names()))
+			r.add(n.where, freshet.CodeBadValue, "", "found %s, wanted a mapping with the keys %s", r.found(n),
+				join(o.names()))
 		}
 		return
 	}
@@ -92,11 +93,13 @@ func (o object) check(r *reader, n *node, seen map[string]place) {
 		if len(found) == 0 {
 			r.add(n.where, freshet.CodeMissing, "", "one of the keys %s is required", join(o.oneOf))
 		} else {
-			r.add(seen[found[1]], freshet.CodeBadValue, "keep one of them", "the keys %s exclude each other", join(found))
+			r.add(seen[found[1]], freshet.CodeBadValue, "keep one of them", "the keys %s exclude each other",
+				join(found))
 		}
 	}
 	if found := present(o.atMost, seen); len(found) > 1 {
-		r.add(seen[found[1]], freshet.CodeBadValue, "keep one of them", "the keys %s exclude each other", join(found))
+		r.add(seen[found[1]], freshet.CodeBadValue, "keep one of them", "the keys %s exclude each other",
+			join(found))
 	}
 }
 

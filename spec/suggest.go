@@ -19,7 +19,8 @@ func suggest(name string, names []string) string {
 	return "there are " + join(names)
 }
 
-// Nearest are the names that a mistyped one may have meant, the likeliest first, at most three; empty when none is near.
+// Nearest are the names that a mistyped one may have meant, the likeliest first, at most three; empty when
+// none is near.
 func Nearest(name string, names []string) []string { return nearest(name, names) }
 
 // nearest are the names that a mistyped one may have meant, the likeliest first.

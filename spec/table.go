@@ -20,8 +20,8 @@ func isPath(s string) bool {
 	return strings.ContainsAny(s, "/\\:") || s == "." || s == ".."
 }
 
-// TableURL is where a table is: namespace.name lies below the lake's root, a path or URI is where it says; relative ones are
-// so to the project's folder. Errors: *freshet.Error with CodeBadValue.
+// TableURL is where a table is: namespace.name lies below the lake's root, a path or URI is where it says;
+// relative ones are so to the project's folder. Errors: *freshet.Error with CodeBadValue.
 func (p *Project) TableURL(table string) (string, error) {
 	if isPath(table) {
 		return p.url(table)
@@ -29,8 +29,10 @@ func (p *Project) TableURL(table string) (string, error) {
 	m := tableName.FindStringSubmatch(table)
 	if m == nil {
 		return "", &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput,
-			Msg: fmt.Sprintf("table: found %q, wanted namespace.table, a path such as ./orders, or a URI such as s3://bucket/orders", table),
-			Fix: fmt.Sprintf("write bronze.%s for the table %s below the lake's root, or ./%s for the folder", table, table, table)}
+			Msg: fmt.Sprintf("table: found %q, wanted namespace.table, a path such as ./orders, or a URI such as "+
+				"s3://bucket/orders", table),
+			Fix: fmt.Sprintf("write bronze.%s for the table %s below the lake's root, or ./%s for the folder", table,
+				table, table)}
 	}
 	root, err := p.url(p.Root.Value)
 	if err != nil {

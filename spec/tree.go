@@ -36,7 +36,8 @@ const (
 	folded // > or a plain scalar of several lines: the places of its characters are not followed
 )
 
-// node is a place of a file, or a flag that stands for one. It keeps where it is, so that every fault can say so.
+// node is a place of a file, or a flag that stands for one. It keeps where it is, so that every fault can say
+// so.
 type node struct {
 	kind  kind
 	text  string // of a scalar, variables replaced
@@ -236,7 +237,8 @@ func (b *builder) mapping(n *node, values []*ast.MappingValueNode) error {
 	return nil
 }
 
-// scalar fills n from a scalar, whose text is taken as it was written, so that 007 and 1e3 stay what they are.
+// scalar fills n from a scalar, whose text is taken as it was written, so that 007 and 1e3 stay what they
+// are.
 func (b *builder) scalar(n *node, a ast.Node) {
 	t := a.GetToken()
 	n.kind, n.text = scalar, t.Value
@@ -283,8 +285,8 @@ func (n *node) at(line, col, width int) place {
 	return p
 }
 
-// blockIndent is how many characters stand before each line of a block scalar: the indent of its first line that has
-// any text.
+// blockIndent is how many characters stand before each line of a block scalar: the indent of its first line
+// that has any text.
 func (n *node) blockIndent() int {
 	for i := n.where.line; i < len(n.where.src.lines); i++ {
 		line := n.where.src.lines[i]

@@ -12,7 +12,8 @@ import (
 )
 
 // TypeNames are the column types that a file may name.
-const TypeNames = "boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), string, binary, date, timestamp, " +
+const TypeNames = "boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), string, binary, " +
+	"date, timestamp, " +
 	"timestamp_ntz, json, struct<name: type, …>, array<type>, map<string, type>"
 
 var plainTypes = map[string]arrow.DataType{
@@ -80,7 +81,8 @@ func (t typeShape) read(r *reader, n *node) {
 }
 
 func (t typeShape) schema() map[string]any {
-	return map[string]any{"type": "string", "description": "A column type, then perhaps `not null`. Types: " + TypeNames,
+	return map[string]any{"type": "string", "description": "A column type, then perhaps `not null`. Types: " +
+		TypeNames,
 		"examples": []string{"bigint not null", "decimal(18,2)", "array<string>"}}
 }
 
@@ -101,8 +103,8 @@ func (e *typeError) Error() string {
 	return fmt.Sprintf("column type, character %d: found %q, wanted %s", e.col, e.found, e.wanted)
 }
 
-// ParseColumn reads a column type as SQL writes it: `decimal(18,2) not null`. Case does not matter. Errors say the
-// character.
+// ParseColumn reads a column type as SQL writes it: `decimal(18,2) not null`. Case does not matter. Errors
+// say the character.
 func ParseColumn(text string) (Column, error) {
 	p := typeParser{text: text}
 	c := Column{Text: strings.TrimSpace(text)}
@@ -120,8 +122,8 @@ func ParseColumn(text string) (Column, error) {
 	return c, err
 }
 
-// SplitColumns reads columns as CREATE TABLE lists them: `id bigint not null, tags array<string>`. A colon may stand
-// after a name. The types are not looked at.
+// SplitColumns reads columns as CREATE TABLE lists them: `id bigint not null, tags array<string>`. A colon
+// may stand after a name. The types are not looked at.
 func SplitColumns(text string) ([]Named[string], error) {
 	var columns []Named[string]
 	depth, from := 0, 0
@@ -142,7 +144,8 @@ func SplitColumns(text string) ([]Named[string], error) {
 		if end < 1 {
 			return nil, fmt.Errorf("found %q, wanted a name and a type", part)
 		}
-		columns = append(columns, Named[string]{Name: part[:end], Value: strings.TrimSpace(strings.TrimPrefix(part[end:], ":"))})
+		columns = append(columns, Named[string]{Name: part[:end],
+			Value: strings.TrimSpace(strings.TrimPrefix(part[end:], ":"))})
 		from = i + 1
 	}
 	return columns, nil

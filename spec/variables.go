@@ -42,7 +42,7 @@ func systemLookup(environment string, lenient bool) *lookup {
 
 // expand replaces the variables in all scalars of the tree. Keys stay as they are.
 //
-//	${NAME}  ${NAME:-default}  ${NAME:?message}  ${env.name}  ${secret:env:NAME}  ${secret:file:PATH}  $${ for ${
+// ${NAME} ${NAME:-default} ${NAME:?message} ${env.name} ${secret:env:NAME} ${secret:file:PATH} $${ for ${
 func (r *reader) expand(n *node, seen map[*node]bool) {
 	if n == nil || seen[n] {
 		return

@@ -6,7 +6,8 @@ func (c *cli) completionCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
 		Short: "Print a script that completes commands and flags in a shell",
-		Long:  "Print a script for a shell, which completes commands and flags of freshet once the shell has read it.",
+		Long: "Print a script for a shell, which completes commands and flags of freshet once the shell has " +
+			"read it.",
 		Example: `  source <(freshet completion bash)                            for this session
   freshet completion zsh > "${fpath[1]}/_freshet"              for good
   freshet completion fish > ~/.config/fish/completions/freshet.fish`,

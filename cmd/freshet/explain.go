@@ -15,7 +15,8 @@ func (c *cli) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [CODE]",
 		Short: "Explain an error code",
-		Long:  "Print the page of an error code: what it means, why it comes, and what to do. Without a code: the list of all.",
+		Long: "Print the page of an error code: what it means, why it comes, and what to do. Without a code: " +
+			"the list of all.",
 		Example: `  freshet explain FRE-2101
   freshet explain 2101
   freshet explain`,

@@ -21,22 +21,32 @@ type ingestFlag struct {
 }
 
 var ingestFlags = []ingestFlag{
-	{"format", "source.kafka.format", "", "json: a JSON object a record; raw: the bytes as they came (default json)"},
-	{"start", "source.kafka.start", "", "where a new table begins: earliest, latest or a time such as 2026-01-31T12:00:00Z (default earliest)"},
-	{"new-fields", "source.schema.new_fields", "", "a field without a column: add, rescue, ignore or fail (default add)"},
-	{"infer", "source.schema.infer", "", "how many first records tell the columns (default 10000 without --schema)"},
-	{"numbers-as-timestamps", "source.schema.numbers_as_timestamps", "", "what a number in a timestamp column counts: s, ms or us"},
-	{"metadata", "source.kafka.metadata", "list", "columns _topic, _partition, _offset, _timestamp, _timestamp_type, _key, _headers: their names without _"},
+	{"format", "source.kafka.format", "", "json: a JSON object a record; raw: the bytes as they came (default " +
+		"json)"},
+	{"start", "source.kafka.start", "", "where a new table begins: earliest, latest or a time such as " +
+		"2026-01-31T12:00:00Z (default earliest)"},
+	{"new-fields", "source.schema.new_fields", "", "a field without a column: add, rescue, ignore or fail " +
+		"(default add)"},
+	{"infer", "source.schema.infer", "", "how many first records tell the columns (default 10000 without " +
+		"--schema)"},
+	{"numbers-as-timestamps", "source.schema.numbers_as_timestamps", "",
+		"what a number in a timestamp column counts: s, ms or us"},
+	{"metadata", "source.kafka.metadata", "list", "columns _topic, _partition, _offset, _timestamp, " +
+		"_timestamp_type, _key, _headers: their names without _"},
 	{"key-as", "source.kafka.key_as", "", "type of the column _key: binary or string (default binary)"},
 	{"partition-by", "target.delta.partition_by", "list", "partition columns of a new table"},
 	{"every", "target.delta.commit.every", "", "the longest that a record waits for its commit (default 10s)"},
 	{"max-rows", "target.delta.commit.max_rows", "", "rows from which a commit is made at once"},
-	{"max-size", "target.delta.commit.max_size", "", "stored size from which a commit is made at once (default 256MiB)"},
-	{"target-file-size", "target.delta.target_file_size", "", "size at which a data file is full (default 128MiB)"},
+	{"max-size", "target.delta.commit.max_size", "", "stored size from which a commit is made at once " +
+		"(default 256MiB)"},
+	{"target-file-size", "target.delta.target_file_size", "",
+		"size at which a data file is full (default 128MiB)"},
 	{"app", "app", "", "the name of the progress in the table (default: from topic and table)"},
-	{"group", "source.kafka.group", "", "the consumer group that shares the partitions (default: from topic and table)"},
+	{"group", "source.kafka.group", "", "the consumer group that shares the partitions (default: from topic " +
+		"and table)"},
 	{"instance-id", "source.kafka.instance_id", "", "static member id within the group"},
-	{"session-timeout", "source.kafka.session_timeout", "", "how long the group waits for a silent member (default 45s)"},
+	{"session-timeout", "source.kafka.session_timeout", "",
+		"how long the group waits for a silent member (default 45s)"},
 	{"rebalance", "source.kafka.rebalance", "", "cooperative or kip848 (default cooperative)"},
 	{"isolation", "source.kafka.isolation", "", "read_committed or read_uncommitted (default read_committed)"},
 	{"tombstones", "source.kafka.tombstones", "", "records without a value: skip or reject (default skip)"},
@@ -44,9 +54,11 @@ var ingestFlags = []ingestFlag{
 	{"max-message", "source.kafka.max_message", "", "the largest payload, unpacked (default 64MiB)"},
 	{"max-depth", "source.kafka.max_depth", "", "how deep a record may be nested (default 64)"},
 	{"fetch-memory", "source.kafka.fetch_memory", "", "what one fetch may take in memory (default 24MiB)"},
-	{"forget-group", "source.kafka.forget_group", "bool", "start anew what the group knows and the table does not"},
+	{"forget-group", "source.kafka.forget_group", "bool",
+		"start anew what the group knows and the table does not"},
 	{"quarantine", "quarantine.table", "", "the quarantine table (default: beside the table)"},
-	{"stop-above", "quarantine.stop_above", "", "the share of records in quarantine that ends the run, such as 1% or '1% per 5m'"},
+	{"stop-above", "quarantine.stop_above", "", "the share of records in quarantine that ends the run, such " +
+		"as 1% or '1% per 5m'"},
 	{"tls", "source.kafka.tls", "bool", "encrypt the connection, trusting the system's authorities"},
 	{"tls-ca", "source.kafka.tls.ca", "", "PEM file with the authorities to trust"},
 	{"tls-cert", "source.kafka.tls.cert", "", "PEM file with our certificate"},
@@ -55,7 +67,8 @@ var ingestFlags = []ingestFlag{
 	{"tls-insecure", "source.kafka.tls.insecure", "bool", "do not check the broker's certificate"},
 	{"sasl-mechanism", "source.kafka.sasl.mechanism", "", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"},
 	{"sasl-username", "source.kafka.sasl.username", "", "the user's name"},
-	{"sasl-password", "source.kafka.sasl.password", "", "the password, best as '${secret:env:NAME}' or '${secret:file:PATH}'"},
+	{"sasl-password", "source.kafka.sasl.password", "", "the password, best as '${secret:env:NAME}' or " +
+		"'${secret:file:PATH}'"},
 	{"sasl-token-file", "source.kafka.sasl.token_file", "", "a file with the token of OAUTHBEARER"},
 }
 
@@ -126,17 +139,23 @@ order: all --derive, all --filter, then --select.`,
 			values[f.name] = fs.String(f.name, "", f.doc)
 		}
 	}
-	fs.StringVar(&more.schema, "schema", "", "columns and types, such as 'id bigint not null, amount decimal(18,2)'")
-	fs.StringArrayVar(&more.derive, "derive", nil, "NAME=EXPRESSION: a column to add or replace; may be repeated")
+	fs.StringVar(&more.schema, "schema", "", "columns and types, such as 'id bigint not null, amount "+
+		"decimal(18,2)'")
+	fs.StringArrayVar(&more.derive, "derive", nil, "NAME=EXPRESSION: a column to add or replace; may be "+
+		"repeated")
 	fs.StringArrayVar(&more.filter, "filter", nil, "a condition that rows must meet to stay; may be repeated")
-	fs.StringArrayVar(&more.selection, "select", nil, "a column, or EXPRESSION AS NAME, that stays; may be repeated")
-	fs.StringArrayVar(&more.properties, "property", nil, "NAME=VALUE: a table property of a new table; may be repeated")
-	fs.StringArrayVar(&more.offsets, "start-offset", nil, "[TOPIC:]PARTITION=OFFSET: the first offset that a new table reads; may be repeated")
+	fs.StringArrayVar(&more.selection, "select", nil, "a column, or EXPRESSION AS NAME, that stays; may be "+
+		"repeated")
+	fs.StringArrayVar(&more.properties, "property", nil, "NAME=VALUE: a table property of a new table; may be "+
+		"repeated")
+	fs.StringArrayVar(&more.offsets, "start-offset", nil,
+		"[TOPIC:]PARTITION=OFFSET: the first offset that a new table reads; may be repeated")
 	flags.add(cmd)
 	return cmd
 }
 
-func (f ingestFlag) setting(values map[string]*string, lists map[string]*[]string, bools map[string]*bool) spec.Setting {
+func (f ingestFlag) setting(values map[string]*string, lists map[string]*[]string,
+	bools map[string]*bool) spec.Setting {
 	s := spec.Setting{Path: strings.Split(f.path, "."), Place: "--" + f.name}
 	switch f.kind {
 	case "bool":
@@ -173,7 +192,8 @@ func ingestSettings(project *spec.Project, source, table string, more *ingestArg
 		{Path: []string{"app"}, Value: app, Place: place},
 		{Path: []string{"source", "kafka", "brokers"}, Value: brokers, Place: "kafka://"},
 		{Path: []string{"source", "kafka", "topics"}, Value: topics, Place: "kafka://"},
-		{Path: []string{"source", "kafka", "group"}, Value: strings.Join(topics, ",") + ":" + location, Place: place},
+		{Path: []string{"source", "kafka", "group"}, Value: strings.Join(topics, ",") + ":" + location,
+			Place: place},
 		{Path: []string{"target", "delta", where}, Value: table, Place: place},
 	}
 	return more.settings(set, topics)
@@ -218,7 +238,8 @@ func (a *ingestArgs) settings(set []spec.Setting, topics []string) ([]spec.Setti
 			return nil, usageError("--schema: "+err.Error(), "")
 		}
 		for _, c := range columns {
-			set = append(set, spec.Setting{Path: []string{"source", "schema", "columns", c.Name}, Value: c.Value, Place: "--schema " + c.Name})
+			set = append(set, spec.Setting{Path: []string{"source", "schema", "columns", c.Name}, Value: c.Value,
+				Place: "--schema " + c.Name})
 		}
 	}
 	step := 0
@@ -228,7 +249,8 @@ func (a *ingestArgs) settings(set []spec.Setting, topics []string) ([]spec.Setti
 		if !ok {
 			return nil, usageError("--derive: found "+strconv.Quote(d)+", wanted NAME=EXPRESSION", "")
 		}
-		set = append(set, spec.Setting{Path: next("derive", strings.TrimSpace(name)), Value: strings.TrimSpace(text), Place: "--derive " + name})
+		set = append(set, spec.Setting{Path: next("derive", strings.TrimSpace(name)),
+			Value: strings.TrimSpace(text), Place: "--derive " + name})
 	}
 	step += min(1, len(a.derive))
 	for _, f := range a.filter {
@@ -243,7 +265,8 @@ func (a *ingestArgs) settings(set []spec.Setting, topics []string) ([]spec.Setti
 		if !ok {
 			return nil, usageError("--property: found "+strconv.Quote(p)+", wanted NAME=VALUE", "")
 		}
-		set = append(set, spec.Setting{Path: []string{"target", "delta", "properties", name}, Value: value, Place: "--property " + name})
+		set = append(set, spec.Setting{Path: []string{"target", "delta", "properties", name}, Value: value,
+			Place: "--property " + name})
 	}
 	return a.startOffsets(set, topics)
 }
@@ -261,7 +284,8 @@ func (a *ingestArgs) startOffsets(set []spec.Setting, topics []string) ([]spec.S
 			return nil, usageError(place+": found "+strconv.Quote(o)+", wanted [TOPIC:]PARTITION=OFFSET of "+
 				strings.Join(topics, " or "), "")
 		}
-		byTopic[topic] = append(byTopic[topic], spec.Setting{Path: []string{partition}, Value: offset, Place: place})
+		byTopic[topic] = append(byTopic[topic], spec.Setting{Path: []string{partition}, Value: offset,
+			Place: place})
 	}
 	if len(byTopic) == 0 {
 		return set, nil

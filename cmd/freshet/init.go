@@ -110,7 +110,8 @@ func writeFiles(dir string, files map[string]string, force bool) error {
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); err == nil && !force {
-			return &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Place: path, Msg: "the file exists already",
+			return &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Place: path,
+				Msg: "the file exists already",
 				Fix: "choose another folder, or write over it with --force"}
 		}
 	}
@@ -121,7 +122,8 @@ func writeFiles(dir string, files map[string]string, force bool) error {
 			err = os.WriteFile(path, []byte(files[name]), 0o644)
 		}
 		if err != nil {
-			e := &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassEnvironment, Place: path, Msg: "the file cannot be written", Err: err}
+			e := &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassEnvironment, Place: path,
+				Msg: "the file cannot be written", Err: err}
 			var p *fs.PathError
 			if errors.As(err, &p) {
 				e.Err = p.Err

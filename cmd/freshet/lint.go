@@ -140,13 +140,6 @@ func (c *cli) lintText(files int, found spec.Findings) {
 		plural(len(found)-errs, "warning"))))
 }
 
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 func (c *cli) lintJSON(found spec.Findings) error {
 	type fault struct {
 		Code    freshet.Code `json:"code"`
@@ -165,7 +158,8 @@ func (c *cli) lintJSON(found spec.Findings) error {
 	}
 	errs := len(found.Errors())
 	data, err := record{{name: "command", value: "lint"}, {name: "ok", value: errs == 0},
-		{name: "summary", value: map[string]int{"errors": errs, "warnings": len(found) - errs}}, {name: "result", value: result}}.json()
+		{name: "summary", value: map[string]int{"errors": errs, "warnings": len(found) - errs}},
+		{name: "result", value: result}}.json()
 	if err != nil {
 		return err
 	}

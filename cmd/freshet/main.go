@@ -1,4 +1,5 @@
-// Command freshet moves the records of Kafka topics into Delta tables, each exactly once, and looks after such tables.
+// Command freshet moves the records of Kafka topics into Delta tables, each exactly once, and looks after
+// such tables.
 //
 //	freshet quickstart
 //	freshet ingest kafka://localhost:9092/orders ./lake/orders
@@ -22,8 +23,8 @@ func main() {
 	os.Exit(code)
 }
 
-// untilSignal returns a context that ends with the first SIGINT or SIGTERM. The second one ends the process at once, with
-// exit code 130 or 143: nothing is lost by that, what was not committed will be read again.
+// untilSignal returns a context that ends with the first SIGINT or SIGTERM. The second one ends the process
+// at once, with exit code 130 or 143: nothing is lost by that, what was not committed will be read again.
 func untilSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)

@@ -108,7 +108,8 @@ func (q *quickstart) run(ctx context.Context, c *cli) error {
 		return err
 	}
 	if p.Source.Kafka.Connection.Value == "" {
-		return usageError(fmt.Sprintf("%s: its pipeline does not run on the embedded broker any more", q.dir), "run it with `freshet run "+q.dir+"`")
+		return usageError(fmt.Sprintf("%s: its pipeline does not run on the embedded broker any more", q.dir),
+			"run it with `freshet run "+q.dir+"`")
 	}
 	r := c.newRunner(q.flags)
 	defer r.close()
@@ -131,7 +132,8 @@ func (q *quickstart) run(ctx context.Context, c *cli) error {
 }
 
 // move sends orders and has the pipeline take them, until there are enough.
-func (q *quickstart) move(ctx context.Context, r *runner, p *spec.Pipeline, broker string, first int64) error {
+func (q *quickstart) move(ctx context.Context, r *runner, p *spec.Pipeline, broker string,
+	first int64) error {
 	rate := q.rate
 	if rate == 0 && q.rows == 0 {
 		rate = 10_000
@@ -218,15 +220,18 @@ func (q *quickstart) summary(c *cli, r *runner) {
 	took := time.Since(r.started)
 	table := filepath.Join(q.dir, "lake", "bronze", "orders")
 	s := c.style(c.out)
-	fmt.Fprintf(c.out, "%s %s orders in %s: %s rows/s, %s MB/s of JSON\n", s.paint(green, "✓"), number(t.Rows), span(took),
+	fmt.Fprintf(c.out, "%s %s orders in %s: %s rows/s, %s MB/s of JSON\n", s.paint(green, "✓"), number(t.Rows),
+		span(took),
 		short(float64(t.Rows)/took.Seconds()), three(float64(t.Bytes)/1e6/took.Seconds()))
-	fmt.Fprintf(c.out, "  %s  version %d, %s in %s files, %s in quarantine\n", table, t.LastVersion, bytesText(t.StoredBytes),
+	fmt.Fprintf(c.out, "  %s  version %d, %s in %s files, %s in quarantine\n", table, t.LastVersion,
+		bytesText(t.StoredBytes),
 		number(t.Files), number(t.Rejects))
 	fmt.Fprint(c.out, s.text("\nNext:\n"))
 	for _, line := range [][2]string{
 		{"freshet table read " + table + " --limit 5", "rows of it"},
 		{"freshet table history " + table, "its commits"},
-		{"freshet run " + q.dir, "the same pipeline from its file, " + filepath.Join(q.dir, "pipelines", "orders.yaml")},
+		{"freshet run " + q.dir, "the same pipeline from its file, " +
+			filepath.Join(q.dir, "pipelines", "orders.yaml")},
 		{"freshet ingest kafka://HOST:PORT/TOPIC ./lake/TOPIC", "your own topic"},
 	} {
 		fmt.Fprintf(c.out, "  %-60s %s\n", line[0], s.paint(dim, line[1]))

@@ -88,20 +88,36 @@ Every flag can also be set by a variable: FRESHET_ and its name in capitals, so 
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := root.PersistentFlags()
-	f.StringVarP(&c.project, "project", "C", "", "the project's folder (default: the nearest one at or above with a freshet.yaml)")
+	f.StringVarP(&c.project, "project", "C", "", "the project's folder (default: the nearest one at or above "+
+		"with a freshet.yaml)")
 	f.StringVarP(&c.env, "env", "e", "", "the project's environment")
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "only problems")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "also what is for looking into problems")
 	f.StringVar(&c.logFormat, "log-format", "text", "text or json")
-	f.StringVar(&c.logLevel, "log-level", "", "debug, info, warn or error (default: info, warn with -q, debug with -v)")
+	f.StringVar(&c.logLevel, "log-level", "", "debug, info, warn or error (default: info, warn with -q, debug "+
+		"with -v)")
 	f.StringVar(&c.color, "color", "auto", "auto, always or never")
 	root.AddCommand(
-		c.quickstartCommand(), c.ingestCommand(), c.runCommand(), c.lintCommand(), c.initCommand(), c.schemaCommand(),
+		c.quickstartCommand(), c.ingestCommand(), c.runCommand(), c.lintCommand(), c.initCommand(),
+		c.schemaCommand(),
 		c.tableCommand(), c.explainCommand(), c.completionCommand(root), c.versionCommand(),
 	)
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err.Error(), "") })
+	root.SetFlagErrorFunc(flagError)
 	return root
+}
+
+// flagError says what is wrong with a flag, and which was meant.
+func flagError(cmd *cobra.Command, err error) error {
+	fix := cmd.CommandPath() + " --help"
+	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := spec.Nearest(name, names); len(near) > 0 {
+			fix = "did you mean --" + near[0] + "?"
+		}
+	}
+	return usageError(err.Error(), fix)
 }
 
 // prepare takes flags from the environment and checks the global ones.
@@ -161,7 +177,7 @@ func args(least, most int, wanted string) cobra.PositionalArgs {
 		if len(given) >= least && (most < 0 || len(given) <= most) {
 			return nil
 		}
-		return usageError(fmt.Sprintf("%s: found %d arguments, wanted %s", cmd.CommandPath(), len(given), wanted),
+		return usageError(fmt.Sprintf("%s: found %s, wanted %s", cmd.CommandPath(), plural(len(given), "argument"), wanted),
 			cmd.CommandPath()+" --help")
 	}
 }
@@ -212,15 +228,30 @@ func (c *cli) usable(p *spec.Project, err error) (*spec.Project, error) {
 	return p, err
 }
 
-// tableArgument is a table as a person names it on the command line: relative paths are so to the current folder.
+// tableArgument is a table as a person names it on the command line: relative paths are so to the current
+// folder.
 func tableArgument(arg string) string {
-	if strings.Contains(arg, "://") || filepath.IsAbs(arg) || !strings.ContainsAny(arg, `/\`) && arg != "." && arg != ".." {
+	if strings.Contains(arg, "://") || filepath.IsAbs(arg) || !strings.ContainsAny(arg, `/\`) && arg != "." &&
+		arg != ".." {
 		return arg
 	}
 	if abs, err := filepath.Abs(arg); err == nil {
 		return abs
 	}
 	return arg
+}
+
+// shownPath is an absolute path as people see it: relative to the current folder if it is below.
+func shownPath(path string) string {
+	wd, err := os.Getwd()
+	if err != nil || !filepath.IsAbs(path) {
+		return path
+	}
+	rel, err := filepath.Rel(wd, path)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		return path
+	}
+	return "./" + rel
 }
 
 // logger writes to standard error.

@@ -42,7 +42,8 @@ Several processes may run the same file: they share the partitions.`,
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringArrayVar(&set, "set", nil, "PATH=VALUE: a value instead of the file's, such as target.delta.commit.every=5s")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "PATH=VALUE: a value instead of the file's, such as "+
+		"target.delta.commit.every=5s")
 	return cmd
 }
 
@@ -119,7 +120,8 @@ func sameApp(pipelines []*spec.Pipeline) error {
 		}
 		key := strings.Join([]string{p.App, p.TargetTable(), p.Project.Dir}, "\x00")
 		if other, ok := seen[key]; ok {
-			faults = append(faults, usageError(fmt.Sprintf("%s and %s: both write to %s as app %q", other.File, p.File, p.TargetTable(), p.App),
+			faults = append(faults, usageError(fmt.Sprintf("%s and %s: both write to %s as app %q", other.File,
+				p.File, p.TargetTable(), p.App),
 				"give them different names"))
 		}
 		seen[key] = p

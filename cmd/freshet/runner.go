@@ -27,10 +27,14 @@ type runFlags struct {
 
 func (f *runFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.BoolVar(&f.untilCaughtUp, "until-caught-up", false, "end when everything is committed that the topics held at the start")
-	fs.StringVar(&f.http, "http", "", "serve /metrics, /livez and /readyz on this address, such as 127.0.0.1:7070 (default: no port)")
-	fs.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 30*time.Second, "how long SIGTERM waits for what was read to be committed")
-	fs.StringVar(&f.progress, "progress", "auto", "auto, bar, plain, json or off; auto: bar on a terminal, else a line every ten seconds")
+	fs.BoolVar(&f.untilCaughtUp, "until-caught-up", false,
+		"end when everything is committed that the topics held at the start")
+	fs.StringVar(&f.http, "http", "", "serve /metrics, /livez and /readyz on this address, such as "+
+		"127.0.0.1:7070 (default: no port)")
+	fs.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 30*time.Second,
+		"how long SIGTERM waits for what was read to be committed")
+	fs.StringVar(&f.progress, "progress", "auto", "auto, bar, plain, json or off; auto: bar on a terminal, "+
+		"else a line every ten seconds")
 }
 
 func (f *runFlags) check() error {
@@ -58,14 +62,16 @@ type runner struct {
 
 // newRunner prepares for running. Close it when all is done.
 func (c *cli) newRunner(f runFlags) *runner {
-	r := &runner{c: c, flags: f, metrics: metrics.New(version), screen: newScreen(c.err), started: time.Now()}
+	r := &runner{c: c, flags: f, metrics: metrics.New(buildVersion), screen: newScreen(c.err),
+		started: time.Now()}
 	logging := *c
 	logging.err = r.screen
-	if f.progress != "off" && c.logLevel == "" && !c.verbose && isTerminal(c.err) { // the bar says what the log would
+	// the bar says what the log would
+	if f.progress != "off" && c.logLevel == "" && !c.verbose && isTerminal(c.err) {
 		logging.quiet = true
 	}
 	r.builder = spec.NewBuilder(&spec.BuildOptions{
-		Bounded: f.untilCaughtUp, ShutdownTimeout: f.shutdownTimeout, EngineInfo: "Freshet/" + version,
+		Bounded: f.untilCaughtUp, ShutdownTimeout: f.shutdownTimeout, EngineInfo: "Freshet/" + buildVersion,
 		Logger: logging.logger(),
 		Observer: func(p *spec.Pipeline) freshet.Observer {
 			return r.observe(r.metrics.Observer(p.Namespace, p.Name.Value, "kafka"))
@@ -88,8 +94,8 @@ func (r *runner) observe(o freshet.Observer) freshet.Observer {
 	return o
 }
 
-// run runs the pipelines until they end, one fails, or ctx ends. When one fails the others are told to stop, and commit
-// what they have read.
+// run runs the pipelines until they end, one fails, or ctx ends. When one fails the others are told to stop,
+// and commit what they have read.
 func (r *runner) run(ctx context.Context, pipelines []*spec.Pipeline) error {
 	var built []*freshet.Pipeline
 	for _, p := range pipelines {
@@ -99,7 +105,7 @@ func (r *runner) run(ctx context.Context, pipelines []*spec.Pipeline) error {
 		}
 		built = append(built, pipe)
 	}
-	stopOTLP, err := r.metrics.StartOTLP(ctx, version)
+	stopOTLP, err := r.metrics.StartOTLP(ctx, buildVersion)
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func (r *runner) tick(mode string, m *meter) {
 	}
 }
 
-// progressLine is one pipeline's line: `bronze.orders  running  1 234 567 rows  52.1 k rows/s  backlog 12 k  v42`.
+// progressLine is one pipeline's line: `bronze.orders running 1 234 567 rows 52.1 k rows/s backlog 12 k v42`.
 func progressLine(t metrics.Totals, rate float64) string {
 	parts := []string{t.Namespace + "." + t.Pipeline, t.State, number(t.Rows) + " rows", short(rate) + " rows/s"}
 	if t.Backlog >= 0 {
@@ -127,7 +127,8 @@ func progressLine(t metrics.Totals, rate float64) string {
 func jsonLine(t metrics.Totals, m *meter) string {
 	r := record{
 		{name: "time", value: time.Now().UTC()}, {name: "pipeline", value: t.Namespace + "." + t.Pipeline},
-		{name: "state", value: t.State}, {name: "records_read", value: t.Records}, {name: "bytes_read", value: t.Bytes},
+		{name: "state", value: t.State}, {name: "records_read", value: t.Records},
+		{name: "bytes_read", value: t.Bytes},
 		{name: "rows", value: t.Rows}, {name: "rejects", value: t.Rejects}, {name: "commits", value: t.Commits},
 		{name: "rows_per_second", value: int64(m.rate(t))}, {name: "backlog_records", value: t.Backlog},
 		{name: "trouble", value: t.Trouble},
@@ -176,16 +177,22 @@ func (r *runner) summarise() {
 	took := time.Since(r.started)
 	s := r.c.style(r.c.err)
 	for _, t := range r.metrics.Totals() {
+		if t.State == "failed" && t.Commits == 0 {
+			continue
+		}
 		rate := float64(t.Rows) / max(took.Seconds(), 0.001)
-		line := fmt.Sprintf("%s.%s  %s rows in %s (%s rows/s), %s stored, %s commits", t.Namespace, t.Pipeline, number(t.Rows),
-			span(took), short(rate), bytesText(t.StoredBytes), number(t.Commits))
+		line := fmt.Sprintf("%s.%s  %s rows in %s (%s rows/s), %s stored, %s", t.Namespace, t.Pipeline,
+			number(t.Rows), span(took), short(rate), bytesText(t.StoredBytes), plural(t.Commits, "commit"))
 		if t.Commits > 0 {
-			line += fmt.Sprintf(", %s is at version %d", t.LastTable, t.LastVersion)
+			line += fmt.Sprintf(", %s is at version %d", shownPath(t.LastTable), t.LastVersion)
 		}
 		mark := s.paint(green, "✓")
 		if t.Rejects > 0 {
 			mark = s.paint(yellow, "⚠")
-			line += fmt.Sprintf("; %s records in quarantine", number(t.Rejects))
+			line += "; " + plural(t.Rejects, "record") + " in quarantine"
+		}
+		if t.State == "failed" {
+			mark = s.paint(red, "✗")
 		}
 		r.c.say("%s %s", mark, line)
 	}

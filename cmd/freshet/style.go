@@ -40,7 +40,8 @@ func unicodeLocale() bool {
 }
 
 // ascii is what stands for a glyph where only ASCII can be shown.
-var ascii = strings.NewReplacer("✓", "+", "✗", "x", "⚠", "!", "▸", ">", "│", "|", "→", "->", "─", "-", "·", "-", "…", "...",
+var ascii = strings.NewReplacer("✓", "+", "✗", "x", "⚠", "!", "▸", ">", "│", "|", "→", "->", "─", "-", "·",
+	"-", "…", "...",
 	"•", "*", "█", "#", "░", ".")
 
 func (s style) text(t string) string {

@@ -135,7 +135,8 @@ func describeRecord(ctx context.Context, snap *delta.Snapshot) (record, error) {
 		{name: "timestamp", value: when.Format(time.RFC3339Nano)},
 		{name: "checkpoint", value: snap.CheckpointVersion(), text: checkpointText(snap.CheckpointVersion())},
 		{name: "protocol", value: needs},
-		{name: "partition_by", value: orEmpty(snap.PartitionColumns()), text: orDash(strings.Join(snap.PartitionColumns(), ", "))},
+		{name: "partition_by", value: orEmpty(snap.PartitionColumns()),
+			text: orDash(strings.Join(snap.PartitionColumns(), ", "))},
 		{name: "columns", value: columns, text: strings.Join(columns, "\n")},
 		{name: "properties", value: meta.Configuration, text: orDash(strings.Join(properties, "\n"))},
 		{name: "progress", value: progress, text: orDash(strings.Join(txns, "\n"))},
@@ -178,7 +179,8 @@ func (c *cli) tableSchema() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema TABLE",
 		Short: "A table's columns",
-		Long:  "List a table's columns with their types. -o delta prints the schema as the table's log has it, in Spark's JSON.",
+		Long: "List a table's columns with their types. -o delta prints the schema as the table's log has it, " +
+			"in Spark's JSON.",
 		Example: `  freshet table schema ./lake/orders
   freshet table schema ./lake/orders -o delta`,
 		Args: args(1, 1, "one TABLE"),
@@ -243,11 +245,14 @@ columns are those of DESCRIBE HISTORY.`,
 func historyRecord(e delta.HistoryEntry, now time.Time, short bool) record {
 	i := e.Info
 	if !short {
-		return record{{name: "version", value: e.Version}, {name: "timestamp", value: e.Timestamp}, {name: "userId", value: optional(i.UserID)},
+		return record{{name: "version", value: e.Version}, {name: "timestamp", value: e.Timestamp},
+			{name: "userId", value: optional(i.UserID)},
 			{name: "userName", value: optional(i.UserName)}, {name: "operation", value: i.Operation},
 			{name: "operationParameters", value: i.OperationParameters}, {name: "readVersion", value: i.ReadVersion},
-			{name: "isolationLevel", value: optional(i.IsolationLevel)}, {name: "isBlindAppend", value: i.IsBlindAppend},
-			{name: "operationMetrics", value: i.OperationMetrics}, {name: "userMetadata", value: optional(i.UserMetadata)},
+			{name: "isolationLevel", value: optional(i.IsolationLevel)},
+			{name: "isBlindAppend", value: i.IsBlindAppend},
+			{name: "operationMetrics", value: i.OperationMetrics}, {name: "userMetadata",
+				value: optional(i.UserMetadata)},
 			{name: "engineInfo", value: optional(i.EngineInfo)}}
 	}
 	m := i.OperationMetrics
@@ -256,7 +261,8 @@ func historyRecord(e delta.HistoryEntry, now time.Time, short bool) record {
 		{name: "when", value: ago(now, e.Timestamp)},
 		{name: "operation", value: i.Operation},
 		{name: "rows", value: metric("+", m, "numOutputRows"), right: true},
-		{name: "files", value: strings.TrimSpace(metric("+", m, "numFiles", "numAddedFiles", "numTargetFilesAdded") + " " +
+		{name: "files", value: strings.TrimSpace(metric("+", m, "numFiles", "numAddedFiles",
+			"numTargetFilesAdded") + " " +
 			metric("−", m, "numRemovedFiles", "numTargetFilesRemoved", "numDeletedFiles")), right: true},
 		{name: "size", value: metricBytes(m, "numOutputBytes", "numAddedBytes"), right: true},
 		{name: "by", value: strings.TrimSpace(i.UserName + " " + i.EngineInfo)},
@@ -348,7 +354,8 @@ func fileRecord(f *delta.Add) record {
 		{name: "partition", value: values, text: orDash(strings.Join(parts, " "))},
 		{name: "rows", value: rows, right: true},
 		{name: "size", value: f.Size, text: bytesText(f.Size), right: true},
-		{name: "modified", value: time.UnixMilli(f.ModificationTime).UTC(), text: time.UnixMilli(f.ModificationTime).UTC().Format(time.DateTime)},
+		{name: "modified", value: time.UnixMilli(f.ModificationTime).UTC(),
+			text: time.UnixMilli(f.ModificationTime).UTC().Format(time.DateTime)},
 		{name: "stats", value: rawJSON(f.Stats), wide: true},
 		{name: "deletion_vector", value: f.DeletionVector != nil, wide: true},
 	}

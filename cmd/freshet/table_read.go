@@ -54,7 +54,8 @@ rows have the same digest, whoever wrote or read them. It takes any number of ta
 				return c.digests(cmd.Context(), args, o)
 			}
 			if len(args) > 1 {
-				return usageError(fmt.Sprintf("table read: found %d tables, wanted one", len(args)), "with --digest there may be more")
+				return usageError(fmt.Sprintf("table read: found %d tables, wanted one", len(args)),
+					"with --digest there may be more")
 			}
 			if o.output == "" {
 				o.output = "jsonl"
@@ -79,7 +80,8 @@ rows have the same digest, whoever wrote or read them. It takes any number of ta
 }
 
 // scan yields the rows that are wanted to take.
-func (c *cli) scan(ctx context.Context, name string, o readOptions, take func(arrow.RecordBatch) error) error {
+func (c *cli) scan(ctx context.Context, name string, o readOptions,
+	take func(arrow.RecordBatch) error) error {
 	snap, err := c.snapshot(ctx, name, o.at)
 	if err != nil {
 		return err
@@ -118,10 +120,11 @@ func (c *cli) read(ctx context.Context, name string, o readOptions) error {
 	case "csv":
 		p = &csvPrinter{out: out, w: csv.NewWriter(out)}
 	default:
+		t := &tablePrinter{c: c}
 		if o.limit == 0 {
-			o.limit = 40
+			o.limit, t.cut = shownRows, true
 		}
-		p = &tablePrinter{c: c, limit: o.limit}
+		p = t
 	}
 	if err := c.scan(ctx, name, o, p.print); err != nil {
 		return err
@@ -230,12 +233,15 @@ func unquote(s string) string {
 
 // tablePrinter holds the rows until their widths are known.
 type tablePrinter struct {
-	c     *cli
-	limit int64
-	rows  []record
+	c    *cli
+	cut  bool // only the first shownRows come
+	rows []record
 }
 
-const widestCell = 60
+const (
+	shownRows  = 40
+	widestCell = 60
+)
 
 func (p *tablePrinter) print(b arrow.RecordBatch) error {
 	cells, err := cellsOf(b)
@@ -250,7 +256,8 @@ func (p *tablePrinter) print(b arrow.RecordBatch) error {
 				text = string([]rune(text)[:widestCell-1]) + "…"
 			}
 			id := f.Type.ID()
-			r = append(r, field{name: f.Name, value: text, right: arrow.IsInteger(id) || arrow.IsFloating(id) || arrow.IsDecimal(id)})
+			r = append(r, field{name: f.Name, value: text, right: arrow.IsInteger(id) || arrow.IsFloating(id) ||
+				arrow.IsDecimal(id)})
 		}
 		p.rows = append(p.rows, r)
 	}
@@ -270,7 +277,7 @@ func printable(s string) string {
 func (p *tablePrinter) end() error {
 	p.c.printTable(p.rows)
 	rest := ""
-	if int64(len(p.rows)) == p.limit {
+	if p.cut && len(p.rows) == shownRows {
 		rest = ", and perhaps more: --limit N"
 	}
 	_, err := fmt.Fprintf(p.c.out, "%s%s\n", plural(len(p.rows), "row"), rest)

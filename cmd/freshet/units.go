@@ -19,6 +19,14 @@ func number(n int64) string {
 	return text
 }
 
+// plural is a number of things: "1 file", "2 000 files".
+func plural[N int | int64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return number(int64(n)) + " " + noun + "s"
+}
+
 // short is a number to three digits: 52.1 k.
 func short(v float64) string {
 	switch {

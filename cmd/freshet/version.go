@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set when a release is linked.
-var version = "dev"
+// buildVersion is set when the binary is linked.
+var buildVersion = "dev"
 
 func (c *cli) versionCommand() *cobra.Command {
 	var output string
@@ -21,11 +21,14 @@ func (c *cli) versionCommand() *cobra.Command {
 		Args:    args(0, 0, "none"),
 		RunE: func(*cobra.Command, []string) error {
 			if output == "table" {
-				fmt.Fprintf(c.out, "freshet %s  %s  %s  %s/%s\n", version, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+				fmt.Fprintf(c.out, "freshet %s  %s  %s  %s/%s\n", buildVersion, revision(), runtime.Version(),
+					runtime.GOOS, runtime.GOARCH)
 				return nil
 			}
-			return c.describe(output, record{{name: "version", value: version}, {name: "revision", value: revision()},
-				{name: "go", value: runtime.Version()}, {name: "os", value: runtime.GOOS}, {name: "arch", value: runtime.GOARCH}})
+			return c.describe(output, record{{name: "version", value: buildVersion}, {name: "revision",
+				value: revision()},
+				{name: "go", value: runtime.Version()}, {name: "os", value: runtime.GOOS},
+				{name: "arch", value: runtime.GOARCH}})
 		},
 	}
 	c.outputFlag(cmd, &output)

@@ -1,13 +1,15 @@
-// Package demo is what the quickstart shows Freshet on: a Kafka broker inside the process, and orders to send to it.
+// Package demo is what the quickstart shows Freshet on: a Kafka broker inside the process, and orders to send
+// to it.
 //
 //	b, err := demo.StartBroker(".freshet/broker", "")
 //	defer b.Close()
 //	last, err := demo.Produce(ctx, b.Addr(), 0, 200_000, 0)
 //
-// Guarantees: records and group offsets are in the folder when the broker is closed, and are there again when it is
-// started on the folder; one process at a time uses a folder. An order is a function of its number.
+// Guarantees: records and group offsets are in the folder when the broker is closed, and are there again when
+// it is started on the folder; one process at a time uses a folder. An order is a function of its number.
 //
-// Non-goals: a broker for anything but demos and tests: it replicates nothing, and a crash may lose the last records.
+// Non-goals: a broker for anything but demos and tests: it replicates nothing, and a crash may lose the last
+// records.
 package demo
 
 import (
@@ -37,8 +39,8 @@ type Broker struct {
 	lock    *os.File
 }
 
-// StartBroker starts a broker that keeps its records in dir, which is made if it is not there, and listens on HOST:PORT; ""
-// is a free port of 127.0.0.1. A new one has the topic of the orders. Errors: ErrInUse.
+// StartBroker starts a broker that keeps its records in dir, which is made if it is not there, and listens on
+// HOST:PORT; "" is a free port of 127.0.0.1. A new one has the topic of the orders. Errors: ErrInUse.
 func StartBroker(dir, listen string) (*Broker, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -47,7 +49,8 @@ func StartBroker(dir, listen string) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(filepath.Join(dir, "data")), kfake.SeedTopics(Partitions, Topic),
+	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(filepath.Join(dir, "data")),
+		kfake.SeedTopics(Partitions, Topic),
 		kfake.ListenFn(func(network, address string) (net.Listener, error) {
 			if listen != "" {
 				address = listen

@@ -13,9 +13,11 @@ import (
 
 var (
 	states = []string{"placed", "paid", "packed", "sent", "arrived", "returned"}
-	towns  = []string{"Passau", "Wien", "Ulm", "Linz", "Győr", "Budapest", "Novi Sad", "Ruse", "Galați", "Tulcea"}
-	goods  = []string{"oar", "anchor", "rope", "lantern", "compass", "bucket", "sail", "net", "rudder", "chart"}
-	notes  = []string{"leave at the lock", "ring twice", "behind the mill", "fragile, keep dry", "call before the bridge"}
+	towns  = []string{"Passau", "Wien", "Ulm", "Linz", "Győr", "Budapest", "Novi Sad", "Ruse", "Galați",
+		"Tulcea"}
+	goods = []string{"oar", "anchor", "rope", "lantern", "compass", "bucket", "sail", "net", "rudder", "chart"}
+	notes = []string{"leave at the lock", "ring twice", "behind the mill", "fragile, keep dry",
+		"call before the bridge"}
 )
 
 // epoch is when order 0 was placed.
@@ -41,12 +43,13 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Produce sends orders from number first on, round robin over the partitions, until there are count of them (0: no limit) or
-// ctx ends, which is no error; at most perSecond of them a second, 0 meaning as fast as they go. It returns the last offset
-// of each partition that got any.
+// Produce sends orders from number first on, round robin over the partitions, until there are count of them
+// (0: no limit) or ctx ends, which is no error; at most perSecond of them a second, 0 meaning as fast as they
+// go. It returns the last offset of each partition that got any.
 func Produce(ctx context.Context, broker string, first, count int64, perSecond int) (map[int32]int64, error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(20_000), kgo.ProducerBatchCompression(kgo.NoCompression()))
+		kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(20_000),
+		kgo.ProducerBatchCompression(kgo.NoCompression()))
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +64,8 @@ func Produce(ctx context.Context, broker string, first, count int64, perSecond i
 			}
 		}
 		n := first + i
-		client.Produce(ctx, &kgo.Record{Topic: Topic, Partition: int32(n % Partitions), Value: AppendOrder(nil, n)}, p.landed)
+		client.Produce(ctx, &kgo.Record{Topic: Topic, Partition: int32(n % Partitions),
+			Value: AppendOrder(nil, n)}, p.landed)
 	}
 	if err := client.Flush(context.WithoutCancel(ctx)); err != nil {
 		return p.last, err

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Handler answers /metrics, /livez and /readyz. Alive is a process that answers; ready is one whose pipelines all run, have
-// come to their end, or were told to stop. The body of /readyz says what each does.
+// Handler answers /metrics, /livez and /readyz. Alive is a process that answers; ready is one whose pipelines
+// all run, have come to their end, or were told to stop. The body of /readyz says what each does.
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry}))

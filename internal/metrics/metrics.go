@@ -1,12 +1,12 @@
-// Package metrics turns what pipelines tell their Observer into Prometheus metrics, probes and, where it is configured,
-// OTLP metrics and traces.
+// Package metrics turns what pipelines tell their Observer into Prometheus metrics, probes and, where it is
+// configured, OTLP metrics and traces.
 //
 //	m := metrics.New("1.0.0")
 //	pipeline.Options.Observer = m.Observer("bronze", "orders", "kafka")
 //	http.Handle("/", m.Handler())
 //
-// Guarantees: the names of metrics and labels do not change their meaning; labels are bounded (after 200 tables of a
-// pipeline, further ones count as "other").
+// Guarantees: the names of metrics and labels do not change their meaning; labels are bounded (after 200
+// tables of a pipeline, further ones count as "other").
 //
 // Non-goals: it keeps no history and writes no log.
 package metrics
@@ -90,20 +90,25 @@ func New(version string) *Metrics {
 	m.bytes = counter("freshet_source_bytes_total", "Payload bytes read.", "source_type")
 	m.rows = counter("freshet_rows_written_total", "Rows committed.", "table", "op")
 	m.rejects = counter("freshet_quarantine_records_total", "Records committed to quarantine.")
-	m.commits = counter("freshet_commits_total", "Commits by result: ok, or stale when the table had moved on.", "table", "result")
+	m.commits = counter("freshet_commits_total", "Commits by result: ok, or stale when the table had moved on.",
+		"table", "result")
 	m.conflicts = counter("freshet_commit_conflicts_total", "How often another writer's commit came first.")
 	m.retries = counter("freshet_retries_total", "Failures that are tried again.")
 	m.stages = histogram("freshet_batch_stage_duration_seconds", "Time of one stage for one batch.", "stage")
 	m.commitTime = histogram("freshet_commit_duration_seconds", "Time of one commit.", "result")
-	m.latency = histogram("freshet_end_to_end_latency_seconds", "From a record's time at the origin to its commit.")
+	m.latency = histogram("freshet_end_to_end_latency_seconds",
+		"From a record's time at the origin to its commit.")
 	desc := func(name, help string, more ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append(labels[:2:2], more...), nil)
 	}
 	m.state = desc("freshet_pipeline_state", "1 for the state that the pipeline is in.", "state")
 	m.backlog = desc("freshet_source_backlog_records", "Records that the origin has and we have not read.")
-	m.lag = desc("freshet_source_lag_seconds", "Age of the newest committed record while there is a backlog, else 0.")
-	m.tableAgeDesc = desc("freshet_table_freshness_seconds", "Age of the newest committed record of a table.", "table")
-	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "freshet_build_info", Help: "1, labelled by the build."},
+	m.lag = desc("freshet_source_lag_seconds", "Age of the newest committed record while there is a backlog, "+
+		"else 0.")
+	m.tableAgeDesc = desc("freshet_table_freshness_seconds", "Age of the newest committed record of a table.",
+		"table")
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "freshet_build_info",
+		Help: "1, labelled by the build."},
 		[]string{"version", "goversion"})
 	info.WithLabelValues(version, runtime.Version()).Set(1)
 	m.registry.MustRegister(m, info, collectors.NewGoCollector(),
@@ -130,7 +135,8 @@ func (p *pipeline) collect(now time.Time, ch chan<- prometheus.Metric) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	gauge := func(d *prometheus.Desc, v float64, more ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{p.namespace, p.name}, more...)...)
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v,
+			append([]string{p.namespace, p.name}, more...)...)
 	}
 	for _, s := range states {
 		v := 0.0

@@ -13,7 +13,8 @@ func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer 
 	m.mu.Lock()
 	m.pipelines = append(m.pipelines, p)
 	m.mu.Unlock()
-	records, bytes := m.records.WithLabelValues(namespace, name, sourceType), m.bytes.WithLabelValues(namespace, name, sourceType)
+	records, bytes := m.records.WithLabelValues(namespace, name, sourceType),
+		m.bytes.WithLabelValues(namespace, name, sourceType)
 	retries, stages := m.retries.WithLabelValues(namespace, name), m.stages.MustCurryWith(p.labels())
 	rejected := m.rejects.WithLabelValues(namespace, name)
 	return freshet.Observer{

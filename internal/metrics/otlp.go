@@ -29,7 +29,8 @@ func (t tracer) commit(p *pipeline, c freshet.Committed, now time.Time, took, la
 		return
 	}
 	ctx, batch := t.of.Start(context.Background(), "freshet.batch", trace.WithTimestamp(now.Add(-latency)),
-		trace.WithAttributes(attribute.String("freshet.namespace", p.namespace), attribute.String("freshet.pipeline", p.name),
+		trace.WithAttributes(attribute.String("freshet.namespace", p.namespace),
+			attribute.String("freshet.pipeline", p.name),
 			attribute.String("freshet.table", c.Table), attribute.Int64("freshet.version", c.Version),
 			attribute.Int64("freshet.rows", c.Rows), attribute.Int64("freshet.rejects", c.Rejects),
 			attribute.Int64("freshet.bytes", c.Bytes), attribute.Int("freshet.files", c.Files)))
@@ -39,10 +40,11 @@ func (t tracer) commit(p *pipeline, c freshet.Committed, now time.Time, took, la
 	batch.End(trace.WithTimestamp(now))
 }
 
-// StartOTLP sends metrics and traces where OpenTelemetry's own variables say (OTEL_EXPORTER_OTLP_ENDPOINT and its like),
-// over HTTP, until stop is called; it does nothing when they say nothing. It is to be called before pipelines run.
-// Errors: CodeUnavailable for a protocol that is not HTTP.
-func (m *Metrics) StartOTLP(ctx context.Context, version string) (stop func(context.Context) error, err error) {
+// StartOTLP sends metrics and traces where OpenTelemetry's own variables say (OTEL_EXPORTER_OTLP_ENDPOINT and
+// its like), over HTTP, until stop is called; it does nothing when they say nothing. It is to be called
+// before pipelines run. Errors: CodeUnavailable for a protocol that is not HTTP.
+func (m *Metrics) StartOTLP(ctx context.Context, version string) (stop func(context.Context) error,
+	err error) {
 	nothing := func(context.Context) error { return nil }
 	metrics, traces := wanted("METRICS"), wanted("TRACES")
 	if !metrics && !traces || os.Getenv("OTEL_SDK_DISABLED") == "true" {
@@ -50,7 +52,8 @@ func (m *Metrics) StartOTLP(ctx context.Context, version string) (stop func(cont
 	}
 	if p := os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"); p != "" && p != "http/protobuf" {
 		return nothing, &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput,
-			Msg: fmt.Sprintf("OTEL_EXPORTER_OTLP_PROTOCOL: found %q, wanted http/protobuf, which is the one that this version has", p),
+			Msg: fmt.Sprintf("OTEL_EXPORTER_OTLP_PROTOCOL: found %q, wanted http/protobuf, which is the one that "+
+				"this version has", p),
 			Fix: "unset it and name the collector's HTTP port, which is mostly 4318"}
 	}
 	res, err := resource.Merge(resource.Default(), resource.NewSchemaless(
@@ -64,7 +67,8 @@ func (m *Metrics) StartOTLP(ctx context.Context, version string) (stop func(cont
 		if err != nil {
 			return nothing, fmt.Errorf("start OTLP metrics: %w", err)
 		}
-		reader := metric.NewPeriodicReader(exporter, metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(m.registry))))
+		reader := metric.NewPeriodicReader(exporter,
+			metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(m.registry))))
 		stops = append(stops, metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(res)).Shutdown)
 	}
 	if traces {
@@ -97,5 +101,6 @@ func wanted(kind string) bool {
 	if strings.EqualFold(os.Getenv("OTEL_"+kind+"_EXPORTER"), "none") {
 		return false
 	}
-	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+kind+"_ENDPOINT") != ""
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" ||
+		os.Getenv("OTEL_EXPORTER_OTLP_"+kind+"_ENDPOINT") != ""
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"freshet": main})
+}
+
+// TestScripts plays what people type and see: testdata/script/*.txtar. Besides testscript's own commands there are
+//
+//	broker                    start a Kafka broker for the scene; $BROKER is its address
+//	topic NAME PARTITIONS     make a topic
+//	produce NAME PART FILE    send each line of a file as a record
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "script"),
+		Setup: func(env *testscript.Env) error {
+			env.Vars = append(env.Vars, "NO_COLOR=1", "LANG=C.UTF-8", "HOME="+env.WorkDir, "AWS_REGION=us-east-1")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"broker": startBroker, "topic": makeTopic, "produce": produce,
+		},
+		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+	})
+}
+
+func startBroker(ts *testscript.TestScript, _ bool, _ []string) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	ts.Check(err)
+	ts.Defer(cluster.Close)
+	ts.Setenv("BROKER", cluster.ListenAddrs()[0])
+}
+
+func makeTopic(ts *testscript.TestScript, _ bool, args []string) {
+	partitions, err := strconv.ParseInt(args[1], 10, 32)
+	ts.Check(err)
+	client := connect(ts)
+	defer client.Close()
+	_, err = kadm.NewClient(client).CreateTopic(context.Background(), int32(partitions), 1, nil, args[0])
+	ts.Check(err)
+}
+
+func produce(ts *testscript.TestScript, _ bool, args []string) {
+	partition, err := strconv.ParseInt(args[1], 10, 32)
+	ts.Check(err)
+	client := connect(ts)
+	defer client.Close()
+	lines := bufio.NewScanner(bytes.NewReader([]byte(ts.ReadFile(args[2]))))
+	for lines.Scan() {
+		r := &kgo.Record{Topic: args[0], Partition: int32(partition), Value: bytes.Clone(lines.Bytes())}
+		ts.Check(client.ProduceSync(context.Background(), r).FirstErr())
+	}
+}
+
+func connect(ts *testscript.TestScript) *kgo.Client {
+	client, err := kgo.NewClient(kgo.SeedBrokers(ts.Getenv("BROKER")), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	ts.Check(err)
+	return client
+}
