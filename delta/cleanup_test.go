@@ -14,6 +14,7 @@ import (
 
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/store"
+	"github.com/freshet-io/freshet/store/storetest"
 )
 
 const day = 24 * time.Hour
@@ -215,5 +216,64 @@ func TestSnapshot_LogCleanedMeanwhile_IsNotTakenForTheNewest(t *testing.T) {
 			t.Errorf("a commit on the old snapshot: got version %d, %v, want 11", result.Version, err)
 		}
 		expectNames(t, snapshot(t, sleeper), append(all, "late")...)
+	})
+}
+
+func TestCommit_OutageWhileLogIsCleaned_LandsBehindTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, st := context.Background(), store.NewMem()
+		other := create(t, st, snappy(map[string]string{"delta.logRetentionDuration": "interval 1 day"}))
+		var all []string
+		meanwhile := func() {
+			for i := range 4 {
+				pass(day)
+				all = append(all, fmt.Sprint("f", i))
+				appendFiles(t, other, all[i])
+				if err := other.Checkpoint(ctx, snapshot(t, other)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n, err := other.CleanLog(ctx, nil); n == 0 || err != nil {
+				t.Fatalf("cleaned %d, %v", n, err)
+			}
+		}
+		down := false
+		table := open(t, storetest.NewFaulty(st, func(op storetest.Op, _ string, _ int) storetest.Fault {
+			if down || op != storetest.OpPutIfAbsent {
+				return storetest.Fault{}
+			}
+			down = true
+			meanwhile()
+			return storetest.Fault{Kind: storetest.ErrorBefore}
+		}))
+		tx := table.Begin(snapshot(t, table), &delta.TransactionOptions{Deadline: 30 * day})
+		tx.Add(someFile("late"))
+		result, err := tx.Commit(ctx)
+		if err != nil || result.Version != 5 {
+			t.Errorf("got version %d, %v, want 5", result.Version, err)
+		}
+		expectNames(t, snapshot(t, open(t, st)), append(all, "late")...)
+	})
+}
+
+func TestCommit_OldSnapshot_IsConfirmedByAListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faulty := storetest.NewFaulty(store.NewMem(), nil)
+		table := create(t, faulty, nil)
+		snap := snapshot(t, table)
+		for age, listings := range map[time.Duration]int{9 * time.Minute: 0, 11 * time.Minute: 1} {
+			pass(age)
+			before := faulty.Count(storetest.OpList)
+			tx := table.Begin(snap, nil)
+			tx.Add(someFile(age.String()))
+			result, err := tx.Commit(context.Background())
+			if err != nil || result.Retries != 0 {
+				t.Fatalf("%+v, %v", result, err)
+			}
+			if got := faulty.Count(storetest.OpList) - before; got != listings {
+				t.Errorf("a snapshot %v old: got %d listings, want %d", age, got, listings)
+			}
+			snap = result.Snapshot
+		}
 	})
 }

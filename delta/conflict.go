@@ -40,6 +40,10 @@ func (e *ConflictError) Error() string {
 // Unwrap makes errors.Is(err, ErrConflict) true.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
+// farBehind is how many winners are read one by one by a transaction that need not know what they did to
+// files.
+const farBehind = 1000
+
 // winner is a commit that took the version this transaction wanted.
 type winner struct {
 	version int64
@@ -49,8 +53,8 @@ type winner struct {
 
 // conflictRules are asked in order about each winner; the first that objects aborts. Each knows one kind of
 // action. Rules of operations that read rows look at what the transaction says it read; a blind append read
-// nothing, so that no adds or removes of a winner concern it. Spec: Delta has none; these are Spark's, see
-// docs.
+// nothing, so that no adds or removes of a winner concern it. The protocol leaves these rules to writers; they
+// are those of Spark's ConflictChecker, except that rewritten rows (dataChange false) disturb no appender.
 var conflictRules = []func(*Transaction, *winner) *ConflictError{
 	protocolRule, metadataRule, domainRule, txnRule, appendRule, deleteRule,
 }
@@ -169,6 +173,10 @@ func progressText(version int64, present bool) string {
 // rebase moves the base over all versions that others have taken, and reports whether the first of them
 // turned out to be this very transaction, whose put had landed after all.
 func (c *committer) rebase(ctx context.Context) (ours bool, err error) {
+	behind := c.behind
+	if c.behind = 0; behind > farBehind && !c.pending && c.tx.blind() {
+		return false, c.refresh(ctx)
+	}
 	b := c.base.extend()
 	var verified time.Time
 	for {
@@ -230,9 +238,8 @@ func (c *committer) winner(ctx context.Context, version int64) (w *winner, data 
 	return w, data, nil
 }
 
-// refresh builds on the newest version without reading the commits between, which may be gone: it is for
-// bases that are too old to trust that the version after them is free. What the winners did to files cannot
-// be told then.
+// refresh builds on the newest version without reading the commits between, because they are gone or too many.
+// What they did to files cannot be told then, so that only transactions which files do not concern go on.
 func (c *committer) refresh(ctx context.Context) error {
 	var fresh *Snapshot
 	err := c.retry(ctx, func() (err error) {

@@ -115,7 +115,7 @@ func (c *committer) create(ctx context.Context) error {
 	}
 	won, err := c.put(ctx, 0, body)
 	if err != nil {
-		return err
+		return c.fail(0, err)
 	}
 	if !won {
 		w, _, err := c.winner(ctx, 0)

@@ -147,16 +147,12 @@ type committer struct {
 	base     *Snapshot // what the next attempt is built upon
 	deadline time.Time
 	retries  int
-	waits    int  // since the last progress
-	pending  bool // a put of this attempt may have landed
+	waits    int   // since the last progress
+	pending  bool  // a put of this attempt may have landed
+	behind   int64 // how many versions a listing has found after the base
 }
 
 func (c *committer) run(ctx context.Context) (CommitResult, error) {
-	if c.base.stale() {
-		if err := c.refresh(ctx); err != nil {
-			return CommitResult{}, err
-		}
-	}
 	for {
 		next, body, err := c.tx.build(ctx, c.base)
 		if err != nil {
@@ -164,17 +160,14 @@ func (c *committer) run(ctx context.Context) (CommitResult, error) {
 		}
 		won, err := c.put(ctx, next.version, body)
 		if err != nil {
-			return CommitResult{}, err
+			return CommitResult{}, c.fail(next.version, err)
 		}
 		if won {
 			return CommitResult{Version: next.version, Retries: c.retries, Snapshot: next}, nil
 		}
 		ours, err := c.rebase(ctx)
-		if err != nil && c.pending && !errors.Is(err, ErrConflict) {
-			return CommitResult{}, c.fail(next.version, err)
-		}
 		if err != nil {
-			return CommitResult{}, err
+			return CommitResult{}, c.fail(next.version, err)
 		}
 		if ours {
 			return CommitResult{Version: next.version, Retries: c.retries, Snapshot: next}, nil
@@ -193,7 +186,13 @@ func (c *committer) run(ctx context.Context) (CommitResult, error) {
 func (c *committer) put(ctx context.Context, version int64, body []byte) (won bool, err error) {
 	c.waits = 0
 	for {
-		err := c.tx.table.st.PutIfAbsent(ctx, commitKey(version), body)
+		taken, err := c.confirm(ctx)
+		if taken || err != nil && !store.Retryable(err) {
+			return false, err
+		}
+		if err == nil {
+			err = c.tx.table.st.PutIfAbsent(ctx, commitKey(version), body)
+		}
 		switch {
 		case err == nil:
 			return true, nil
@@ -201,21 +200,46 @@ func (c *committer) put(ctx context.Context, version int64, body []byte) (won bo
 			return false, nil
 		case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull):
 		case errors.Is(err, store.ErrPermission):
-			return false, c.fail(version, err)
+			return false, err
 		default: // ErrAmbiguous, and whatever a store says when a call is cut short
 			c.pending = true
 			if !errors.Is(err, store.ErrAmbiguous) {
-				return false, c.fail(version, err)
+				return false, err
 			}
 		}
 		if err := c.wait(ctx, 50*time.Millisecond, err); err != nil {
-			return false, c.fail(version, err)
+			return false, err
 		}
 	}
 }
 
-// fail is the error of an attempt that ends without an answer.
+// confirm makes sure by a listing that a base which is no longer fresh is still the newest version: the slot
+// after it may have been taken, and then emptied by log cleanup. It reports whether the slot is, or was,
+// taken.
+func (c *committer) confirm(ctx context.Context) (taken bool, err error) {
+	if c.base.version < 0 || !c.base.stale() {
+		return false, nil
+	}
+	verified := time.Now()
+	seg, err := c.tx.table.list(ctx, c.base.version+1, latest, nil)
+	if err != nil {
+		return false, err
+	}
+	if seg.last > c.base.version {
+		c.behind = seg.last - c.base.version
+		return true, nil
+	}
+	fresh := *c.base
+	fresh.verified = verified
+	c.base = &fresh
+	return false, nil
+}
+
+// fail is the error of an attempt that ends without an answer. A conflict is an answer.
 func (c *committer) fail(version int64, err error) error {
+	if errors.Is(err, ErrConflict) {
+		return err
+	}
 	if c.pending && !errors.Is(err, store.ErrAmbiguous) {
 		return fmt.Errorf("commit version %d: %w: %w", version, store.ErrAmbiguous, err)
 	}
