@@ -64,9 +64,11 @@ func TestGroup_JoinFreezeThawDie_EachOffsetOnce(t *testing.T) {
 				}
 				pause(time.Duration(500+random.IntN(1500))*time.Millisecond, nil)
 			}
+			b.await(topic, 6)
+			grown := connect(t, b.servers) // the other client may not know the new partitions yet
 			for p := range int32(2) {
 				for n := range 100 {
-					b.produce(event(topic, 4+p, n))
+					grown.produce(event(topic, 4+p, n))
 				}
 			}
 			stop()

@@ -226,6 +226,15 @@ func (b *broker) makeTopic(name string, partitions int32, configs map[string]str
 	}
 }
 
+// await waits until the brokers tell of that many partitions.
+func (b *broker) await(topic string, partitions int) {
+	b.t.Helper()
+	waitUntil(b.t, time.Minute, fmt.Sprintf("%s has %d partitions", topic, partitions), func() bool {
+		found, err := b.admin.ListTopics(ctxFor(b.t, time.Minute), topic)
+		return err == nil && len(found[topic].Partitions) == partitions
+	})
+}
+
 // produce sends records and waits for all acknowledgements.
 func (b *broker) produce(records ...*kgo.Record) {
 	b.t.Helper()
