@@ -333,7 +333,7 @@ func TestScan_RandomConditions_PruningLosesNoRow(t *testing.T) {
 		}
 		return fmt.Sprintf("a %s %s", op, value())
 	}
-	for range 300 {
+	for range 100 {
 		text := term()
 		for range r.IntN(3) {
 			text = fmt.Sprintf("(%s %s %s)", text, []string{"AND", "OR"}[r.IntN(2)], term())
@@ -383,7 +383,7 @@ func TestScan_DamagedFile_IsAnErrorNotAPanic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 500 {
+	for range 200 {
 		broken := append([]byte(nil), whole...)
 		for range 1 + r.IntN(4) {
 			broken[r.IntN(len(broken))] ^= byte(1 << r.IntN(8))

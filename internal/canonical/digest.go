@@ -3,6 +3,7 @@ package canonical
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"container/heap"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,13 +15,12 @@ import (
 	"slices"
 )
 
-// runBytes is the size from which the lines in memory are sorted and put aside.
-const runBytes = 64 << 20
-
 // Digest computes the digest of a table from its lines, which come in any order. It is used by one goroutine.
 type Digest struct {
 	// Dir is where lines are put aside when they are many; default: the system's folder for temporary files.
 	Dir string
+	// MemoryBytes is the size from which the lines in memory are sorted and put aside; default 64 MiB.
+	MemoryBytes int
 
 	data   []byte
 	bounds []int // ends of the lines in data
@@ -34,7 +34,7 @@ func (d *Digest) Add(line []byte) error {
 	d.data = append(d.data, line...)
 	d.bounds = append(d.bounds, len(d.data))
 	d.rows++
-	if len(d.data) >= runBytes {
+	if len(d.data) >= cmp.Or(d.MemoryBytes, 64<<20) {
 		return d.spill()
 	}
 	return nil

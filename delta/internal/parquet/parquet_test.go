@@ -189,14 +189,15 @@ func readBack(t *testing.T, data []byte) arrow.Table {
 }
 
 func TestWriter_EveryKindWithNulls_ArrowReadsTheSameRows(t *testing.T) {
-	for _, codec := range []parquet.Codec{parquet.Zstd, parquet.Snappy, parquet.Gzip, parquet.Uncompressed} {
-		for _, distinct := range []int{1, 2, 300, 1 << 30} {
-			for _, rows := range []int{0, 1, 9, 3000} {
-				t.Run(fmt.Sprintf("%s/%d/%d", codec, distinct, rows), func(t *testing.T) {
-					roundTrip(t, codec, distinct, rows)
-				})
-			}
+	for _, distinct := range []int{1, 2, 300, 1 << 30} {
+		for _, rows := range []int{0, 1, 9, 1500} {
+			t.Run(fmt.Sprintf("%d/%d", distinct, rows), func(t *testing.T) {
+				roundTrip(t, parquet.Zstd, distinct, rows)
+			})
 		}
+	}
+	for _, codec := range []parquet.Codec{parquet.Snappy, parquet.Gzip, parquet.Uncompressed} {
+		t.Run(codec.String(), func(t *testing.T) { roundTrip(t, codec, 300, 500) })
 	}
 }
 
