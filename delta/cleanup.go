@@ -187,29 +187,12 @@ func (t *Table) strandedSidecars(ctx context.Context, from int64, cutoff time.Ti
 	if len(stranded) == 0 {
 		return nil, nil
 	}
-	used := map[string]bool{}
-	for o, err := range t.st.List(ctx, logDir, versionPrefix(from)) {
-		if err != nil {
-			return nil, err
-		}
-		f := parseLogKey(o.Key)
-		if f.kind != logCheckpoint {
-			continue
-		}
-		c := &checkpointFile{version: f.version, files: []store.Object{o}, json: f.json}
-		for a, err := range t.readTop(ctx, c, kindSidecar) {
-			if errors.Is(err, store.ErrNotFound) {
-				break
-			}
-			if err != nil {
-				return nil, nil // whose sidecars cannot be told, none are deleted
-			}
-			key, err := a.Sidecar.key()
-			if err != nil {
-				return nil, nil
-			}
-			used[key] = true
-		}
+	used, err := t.usedSidecars(ctx, from)
+	if errors.Is(err, ErrCorrupt) {
+		return nil, nil // where it cannot be told which are used, none are deleted
+	}
+	if err != nil {
+		return nil, err
 	}
 	kept := stranded[:0]
 	for _, key := range stranded {
@@ -218,6 +201,35 @@ func (t *Table) strandedSidecars(ctx context.Context, from int64, cutoff time.Ti
 		}
 	}
 	return kept, nil
+}
+
+// usedSidecars are the sidecars that checkpoints from the version on name.
+func (t *Table) usedSidecars(ctx context.Context, from int64) (map[string]bool, error) {
+	used := map[string]bool{}
+	for o, err := range t.st.List(ctx, logDir, versionPrefix(from)) {
+		if err != nil {
+			return nil, err
+		}
+		if o.Key[len(logDir)] > '9' {
+			break
+		}
+		f := parseLogKey(o.Key)
+		if f.kind != logCheckpoint {
+			continue
+		}
+		c := &checkpointFile{version: f.version, files: []store.Object{o}, json: f.json}
+		for a, err := range t.readTop(ctx, c, kindSidecar) {
+			if err != nil {
+				return nil, err
+			}
+			key, err := a.Sidecar.key()
+			if err != nil {
+				return nil, err
+			}
+			used[key] = true
+		}
+	}
+	return used, nil
 }
 
 // deleteAll deletes the files, in their order as far as a few go side by side.

@@ -277,3 +277,52 @@ func TestCommit_OldSnapshot_IsConfirmedByAListing(t *testing.T) {
 		}
 	})
 }
+
+func TestCleanLog_Sidecars_StayWhileACheckpointNamesThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, st := context.Background(), store.NewMem()
+		table := create(t, st, snappy(map[string]string{"delta.checkpointPolicy": "v2"}))
+		put := func(name string, data []byte) {
+			if err := st.Put(ctx, "_delta_log/"+name, data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		appendFiles(t, table, "a")
+		checkpoint(t, table)
+		data, err := st.Get(ctx, "_delta_log/00000000000000000001.checkpoint.parquet")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"used.parquet", "left-over.parquet"} {
+			put("_sidecars/"+name, data)
+		}
+		pass(10 * day)
+		appendFiles(t, table, "b")
+		// A V2 checkpoint of version 2 in JSON, whose files are in the sidecar and in one line of its own.
+		first, err := st.Get(ctx, "_delta_log/00000000000000000000.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := st.Get(ctx, "_delta_log/00000000000000000002.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v2 := fmt.Sprintf("{\"checkpointMetadata\":{\"version\":2}}\n%s%s", first, second) +
+			fmt.Sprintf(`{"sidecar":{"path":"used.parquet","sizeInBytes":%d,"modificationTime":1}}`, len(data))
+		put("00000000000000000002.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json", []byte(v2))
+		pass(60 * day)
+		appendFiles(t, table, "c")
+		if n, err := table.CleanLog(ctx, nil); err != nil || n != 4 { // two commits, a checkpoint and a sidecar
+			t.Errorf("deleted %d, %v, want 4", n, err)
+		}
+		left := keys(t, st)
+		if !slices.Contains(left, "_sidecars/used.parquet") || slices.Contains(left, "_sidecars/left-over.parquet") {
+			t.Errorf("what is left: %v", left)
+		}
+		snap := snapshot(t, open(t, st))
+		if snap.CheckpointVersion() != 2 {
+			t.Errorf("checkpoint: got %d, want 2", snap.CheckpointVersion())
+		}
+		expectNames(t, snap, "a", "b", "c")
+	})
+}

@@ -290,14 +290,11 @@ func seededFaults(t *testing.T, seed uint64) {
 	create(t, inner, nil)
 	var want []string
 	table := open(t, inner)
-	faulty, err := delta.Open(context.Background(), inner, nil)
+	var faulty *delta.Table
 	for i := range 15 {
 		name := fmt.Sprint(i)
 		if i%5 == 0 {
-			st := storetest.NewFaulty(inner, storetest.Seeded(seed*100+uint64(i), 0.2))
-			for faulty, err = delta.Open(context.Background(), st, nil); err != nil; {
-				faulty, err = delta.Open(context.Background(), st, nil)
-			}
+			faulty = openStubbornly(storetest.NewFaulty(inner, storetest.Seeded(seed*100+uint64(i), 0.2)))
 		}
 		tx := faulty.Begin(snapshot(t, table), nil)
 		tx.Add(someFile(name))
@@ -313,6 +310,15 @@ func seededFaults(t *testing.T, seed uint64) {
 	expectNames(t, snapshot(t, open(t, inner)), want...)
 	if t.Failed() {
 		t.Fatalf("seed %d", seed)
+	}
+}
+
+// openStubbornly opens a table in a store that fails now and then.
+func openStubbornly(st store.Store) *delta.Table {
+	for {
+		if table, err := delta.Open(context.Background(), st, nil); err == nil {
+			return table
+		}
 	}
 }
 
