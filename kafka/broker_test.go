@@ -24,13 +24,21 @@ type broker struct {
 
 func newBroker(t *testing.T, opts ...kfake.Opt) *broker {
 	t.Helper()
-	opts = append([]kfake.Opt{kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(10 * time.Millisecond)}, opts...)
-	c, err := kfake.NewCluster(opts...)
+	return newBrokerFor(t, kgo.ProducerLinger(0), opts...)
+}
+
+// shortSessions lets tests be quick.
+var shortSessions = kfake.GroupMinSessionTimeout(10 * time.Millisecond)
+
+// newBrokerFor makes a broker that its own client reaches with the option.
+func newBrokerFor(t *testing.T, client kgo.Opt, opts ...kfake.Opt) *broker {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), shortSessions}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return &broker{c, newClient(t, c), t}
+	return &broker{c, newClient(t, c, client), t}
 }
 
 func newClient(t *testing.T, c *kfake.Cluster, opts ...kgo.Opt) *kgo.Client {

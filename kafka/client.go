@@ -79,7 +79,9 @@ func (s *Source) groupOpts() []kgo.Opt {
 		// Polls and callbacks exclude each other, so that what was polled is given to the lanes that were ours then.
 		kgo.BlockRebalanceOnPoll(),
 		kgo.SessionTimeout(s.o.SessionTimeout),
-		kgo.RebalanceTimeout(max(s.o.SessionTimeout, time.Minute)),
+		// A rebalance waits for nobody longer than the group waits for a sign of life: giving partitions up takes half
+		// of that at most.
+		kgo.RebalanceTimeout(s.o.SessionTimeout),
 		kgo.HeartbeatInterval(min(time.Second, s.o.SessionTimeout/3)),
 		kgo.OnPartitionsAssigned(s.onAssigned),
 		kgo.OnPartitionsRevoked(s.onRevoked),
@@ -178,13 +180,17 @@ func (s *Source) missing(ctx context.Context, found map[string]topic) error {
 	}
 }
 
+// silence is how long no broker must have answered for us to be waiting: while some do, fetches and heartbeats are
+// answered several times a second.
+const silence = time.Second
+
 // outage hears of connections that are made and lost, and tells a person once an outage. It is a hook of the client.
 type outage struct {
 	s       *Source
 	mu      sync.Mutex
 	down    map[string]bool // brokers that could not be reached since they last were
-	open    int             // connections
-	waiting bool
+	heard   time.Time       // when a broker last answered anything
+	waiting bool            // no broker does
 	err     error
 	no      error  // the refusal of a broker
 	refused func() // called on it
@@ -199,24 +205,19 @@ func (o *outage) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err == nil {
-		o.open++
 		if o.down[addr] {
 			delete(o.down, addr)
 			o.s.log.Info("broker reached again", "broker", addr)
 		}
-		if o.waiting {
-			o.waiting = false
-			o.s.state("running")
-		}
+		o.hear()
 		return
 	}
 	o.err = err
 	o.s.retry("connect to "+addr, err)
-	if refused(err) {
+	if refused(err) && o.refused != nil {
 		o.no = err
-		if o.refused != nil {
-			o.refused()
-		}
+		o.refused()
+		return
 	}
 	if o.down == nil {
 		o.down = map[string]bool{}
@@ -225,17 +226,28 @@ func (o *outage) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net
 		o.down[addr] = true
 		o.s.log.Warn("broker cannot be reached, trying again", "broker", addr, "error", err)
 	}
-	if o.open <= 0 && !o.waiting {
+	if time.Since(o.heard) > silence && !o.waiting {
 		o.waiting = true
 		o.s.state("waiting")
 	}
 }
 
-// OnBrokerDisconnect implements kgo.HookBrokerDisconnect.
-func (o *outage) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.open--
+// OnBrokerE2E implements kgo.HookBrokerE2E.
+func (o *outage) OnBrokerE2E(_ kgo.BrokerMetadata, _ int16, e2e kgo.BrokerE2E) {
+	if e2e.Err() == nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.hear()
+	}
+}
+
+// hear notes that a broker answers. mu is held.
+func (o *outage) hear() {
+	o.heard = time.Now()
+	if o.waiting {
+		o.waiting = false
+		o.s.state("running")
+	}
 }
 
 // onRefused has call called when a broker refuses us, until stop.

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -92,6 +93,17 @@ func (c Columns) without(schema *arrow.Schema) (*arrow.Schema, error) {
 	}
 	meta := schema.Metadata()
 	return arrow.NewSchema(rest, &meta), nil
+}
+
+// notOurs returns the schema less fields that have the name of one of our columns. They cannot be added to a table that
+// is there: records that have them become rejects.
+func (c Columns) notOurs(decoded *arrow.Schema) *arrow.Schema {
+	fields := slices.DeleteFunc(decoded.Fields(), func(f arrow.Field) bool {
+		_, ours := c.named(f.Name)
+		return ours
+	})
+	meta := decoded.Metadata()
+	return arrow.NewSchema(fields, &meta)
 }
 
 // sameType compares what a value is, not the names of a list's elements nor what may be null.

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +30,10 @@ func refused(err error) bool {
 	var cert *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
+	var remote *net.OpError // what a broker says that does not accept our certificate
+	if errors.As(err, &remote) && remote.Op == "remote error" {
+		return true
+	}
 	return errors.As(err, &alert) || errors.As(err, &cert) || errors.As(err, &authority) || errors.As(err, &host)
 }
 
@@ -59,7 +64,8 @@ func (s *Source) refusedError(what string, err error) error {
 func (s *Source) unreachableError(waited time.Duration, err error) error {
 	return &freshet.Error{Code: freshet.CodeSourceUnreachable, Class: freshet.ClassEnvironment, Place: s.place(),
 		Msg: fmt.Sprintf("no broker answered within %s", waited),
-		Fix: "check that the broker runs and that host and port can be reached from here", Err: err}
+		Fix: "check that the broker runs and that host and port can be reached from here; a broker that hangs up may want" +
+			" TLS, or other credentials", Err: err}
 }
 
 // place is the broker as people name it.

@@ -89,7 +89,7 @@ func TestSource_ProcessesComeAndGo_EachRowOnce(t *testing.T) {
 	b.topic("orders", 6)
 	var want []string
 	stops := map[int]func() error{}
-	for step := range 30 {
+	for step := range 16 {
 		want = append(want, b.fill("orders", 6, 20)...)
 		i := random.IntN(3)
 		if stop := stops[i]; stop != nil {

@@ -299,9 +299,9 @@ func (k *sink) want(t *testing.T, table string, want []string) {
 	defer k.mu.Unlock()
 	var got []string
 	if k.tables[table] != nil {
-		got = slices.Sorted(slices.Values(k.tables[table].rows))
+		got = canonical(k.tables[table].rows)
 	}
-	want = slices.Sorted(slices.Values(want))
+	want = canonical(want)
 	if slices.Equal(got, want) {
 		return
 	}
@@ -325,6 +325,18 @@ func (k *sink) want(t *testing.T, table string, want []string) {
 	slices.Sort(extra)
 	t.Fatalf("table %s: got %d rows, want %d\nmissing: %q\nextra: %q", table, len(got), len(want),
 		missing[:min(20, len(missing))], extra[:min(20, len(extra))])
+}
+
+// canonical sorts the rows, and the values of each.
+func canonical(rows []string) []string {
+	var sorted []string
+	for _, r := range rows {
+		words := strings.Fields(r)
+		slices.Sort(words[1:])
+		sorted = append(sorted, strings.Join(words, " "))
+	}
+	slices.Sort(sorted)
+	return sorted
 }
 
 // wantProgress compares how far the table is.

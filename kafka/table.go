@@ -114,11 +114,13 @@ func (t *table) infer(ctx context.Context, s *Source, payloads [][]byte) (bool, 
 	if err != nil {
 		return false, err
 	}
-	if decoded == nil {
-		decoded = known
-	}
-	if decoded == nil {
+	switch {
+	case decoded == nil && known == nil:
 		return false, nil
+	case decoded == nil:
+		decoded = known
+	case known != nil:
+		decoded = s.o.Columns.notOurs(decoded)
 	}
 	if err := t.make(ctx, s, decoded); err != nil {
 		return false, err
@@ -183,13 +185,7 @@ func (t *table) widened(s *Source, was *columns, payloads [][]byte) (*columns, e
 	if err != nil || decoded == nil {
 		return was, err
 	}
-	// A new field that has the name of one of our columns cannot be added: its records become rejects.
-	fields := slices.DeleteFunc(decoded.Fields(), func(f arrow.Field) bool {
-		_, ours := s.o.Columns.named(f.Name)
-		return ours
-	})
-	meta := decoded.Metadata()
-	decoded = arrow.NewSchema(fields, &meta)
+	decoded = s.o.Columns.notOurs(decoded)
 	if decoded.Equal(was.decoded) {
 		return was, nil
 	}
