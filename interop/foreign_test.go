@@ -59,7 +59,7 @@ func foreignPipeline(t *testing.T, b *broker, topic, table string) string {
 	text := fmt.Sprintf(`pipeline: foreign
 namespace: bronze
 source:
-  kafka: {brokers: [%s], topics: [%s], start: earliest, format: json}
+  kafka: {brokers: ["%s"], topics: [%s], start: earliest, format: json}
   schema:
     columns: {id: bigint, s: string}
     new_fields: ignore

@@ -385,7 +385,7 @@ func pipeline(t *testing.T, b *broker, topic, table, more string) string {
 namespace: bronze
 source:
   kafka:
-    brokers: [%s]
+    brokers: ["%s"]
     topics: [%s]
     start: earliest
     format: json

@@ -113,7 +113,7 @@ func writeTyped(t *testing.T, b *broker, table, columns, partitionBy string, rec
 	text := fmt.Sprintf(`pipeline: typed
 namespace: bronze
 source:
-  kafka: {brokers: [%s], topics: [%s], start: earliest, format: json}
+  kafka: {brokers: ["%s"], topics: [%s], start: earliest, format: json}
   schema:
     columns: %s
     new_fields: ignore
