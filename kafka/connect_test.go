@@ -52,21 +52,24 @@ func TestSource_SASL_LetsInOrRefuses(t *testing.T) {
 		kfake.Superuser("PLAIN", "bob", "pw"))
 	b.topic("orders", 1)
 	want := b.put("orders", 0, "n=1")
-	for _, s := range []kafka.SASL{
+	all := []kafka.SASL{
 		{Mechanism: "SCRAM-SHA-256", Username: "root", Password: "pw"},
 		{Mechanism: "SCRAM-SHA-512", Username: "ada", Password: "pw"},
 		{Mechanism: "PLAIN", Username: "bob", Password: "pw"},
-	} {
+	}
+	for _, s := range all {
 		k := newSink()
 		b.mustCatchUp(k, "orders", func(o *kafka.Options) { o.SASL = &s; o.Group = s.Mechanism })
 		k.want(t, "t", want)
-
+	}
+	b.ControlKey(int16(kmsg.SASLAuthenticate), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.KeepControl()
+		resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		resp.ErrorCode = kerr.SaslAuthenticationFailed.Code // kfake itself hangs up
+		return resp, nil, true
+	})
+	for _, s := range all {
 		s.Password = "wrong"
-		b.ControlKey(int16(kmsg.SASLAuthenticate), func(req kmsg.Request) (kmsg.Response, error, bool) {
-			resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
-			resp.ErrorCode = kerr.SaslAuthenticationFailed.Code // kfake itself hangs up
-			return resp, nil, true
-		})
 		start := time.Now()
 		e := wantCode(t, b.catchUp(newSink(), "orders", func(o *kafka.Options) { o.SASL = &s }), freshet.CodeSourceRefused)
 		if e.Class != freshet.ClassEnvironment || time.Since(start) > 5*time.Second {
