@@ -3,7 +3,6 @@ package lake
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"sync"
 	"time"
@@ -14,18 +13,29 @@ import (
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
-	"github.com/freshet-io/freshet/expr"
 	"github.com/freshet-io/freshet/store"
 )
 
 // A quarantine table is append-only: what happens to an entry is another row. An entry is (origin, its identity, lane,
 // seq, row); it is open when it has more rows "rejected" than others. So the order of rows does not matter.
 const (
-	eventRejected = "rejected" // could not be taken
-	eventLanded   = "landed"   // was rejected before a crash, and was taken when it was read again
-	eventReplayed = "replayed" // was taken by a replay
-	eventDropped  = "dropped"  // a person has given it up
+	eventRejected  = "rejected"  // could not be taken
+	eventLanded    = "landed"    // was rejected before a crash, and was taken when it was read again
+	eventReplayed  = "replayed"  // was taken by a replay
+	eventDropped   = "dropped"   // a person has given it up
+	eventReplaying = "replaying" // a replay is about to take it; its number tells whether that happened
 )
+
+// eventWeight is what a row of an entry adds to the number that says whether it is open.
+func eventWeight(event string) int {
+	switch event {
+	case eventRejected:
+		return 1
+	case eventReplaying:
+		return 0
+	}
+	return -1
+}
 
 var quarantineSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "event", Type: arrow.BinaryTypes.String},
@@ -43,7 +53,11 @@ var quarantineSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "key", Type: arrow.BinaryTypes.Binary, Nullable: true},
 	{Name: "record_time", Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true},
 	{Name: "quarantined_at", Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true},
+	{Name: "replay", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
 }, nil)
+
+// quarantineStats are the columns by which files are left out.
+const quarantineStats = "event,app,table_name,origin,origin_id,lane,seq,code,quarantined_at,replay"
 
 // quarantine is the quarantine table of one table. It need not exist.
 type quarantine struct {
@@ -84,160 +98,11 @@ func (q *quarantine) need(ctx context.Context) (*delta.Snapshot, error) {
 	}
 	_, err = delta.Create(ctx, q.st, &delta.CreateOptions{Schema: schema, Name: path.Base(q.name), EngineInfo: q.engine,
 		Description: "records that could not be taken", Properties: map[string]string{
-			"delta.dataSkippingStatsColumns": "event,app,table_name,origin,origin_id,lane,seq,code,quarantined_at"}})
+			"delta.dataSkippingStatsColumns": quarantineStats}})
 	if err != nil && !errors.Is(err, delta.ErrTableExists) {
 		return nil, err
 	}
 	return q.look(ctx)
-}
-
-// The progress of a lane in quarantine is two txns: the last seq that was committed with rejects of it, and how many
-// such commits there were. The count is what a commit compares and sets: the seq alone may stay the same.
-func quarantineLane(app string, l freshet.Lane) (last, count string) {
-	id := app + "-" + l.Origin + "#" + l.OriginID + "-" + l.Name
-	return id, id + "#commits"
-}
-
-// heldLane is what quarantine holds of a lane, counting what is sealed.
-type heldLane struct {
-	known bool
-	last  int64 // the last seq that was committed with rejects
-	count int64 // how many commits
-	// open are the entries that the main table is not past yet: a crash came between the two commits. A reject among them
-	// is not written again, and one that is a row now is taken out.
-	open map[place]int
-}
-
-// place is where in its lane a reject is.
-type place struct {
-	seq int64
-	row int32
-}
-
-// hold finds out what quarantine has of the lanes, whose progress in the main table is p.
-func (t *table) hold(ctx context.Context, p freshet.Progress) error {
-	if len(p) == 0 {
-		return nil
-	}
-	snap, err := t.quarantine.look(ctx)
-	if err != nil {
-		return explain(t.quarantine.name, err)
-	}
-	held := map[freshet.Lane]*heldLane{}
-	for l, seq := range p {
-		h := &heldLane{}
-		held[l] = h
-		if snap == nil {
-			continue
-		}
-		last, count := quarantineLane(t.a.app, l)
-		h.last, _ = snap.Txn(last)
-		h.count, h.known = snap.Txn(count)
-		if h.known && h.last > seq {
-			if h.open, err = openPlaces(ctx, snap, l, seq); err != nil {
-				return explain(t.quarantine.name, err)
-			}
-		}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for l, h := range held {
-		t.held[l] = h
-	}
-	return nil
-}
-
-// openPlaces reads the open entries of the lane past seq.
-func openPlaces(ctx context.Context, snap *delta.Snapshot, l freshet.Lane, seq int64) (map[place]int, error) {
-	where, err := expr.Parse(fmt.Sprintf("origin = %s AND origin_id = %s AND lane = %s AND seq > %d",
-		quote(l.Origin), quote(l.OriginID), quote(l.Name), seq))
-	if err != nil {
-		return nil, err
-	}
-	open := map[place]int{}
-	for rec, err := range snap.Scan(ctx, &delta.ScanOptions{Columns: []string{"event", "seq", "row"}, Where: where}) {
-		if err != nil {
-			return nil, err
-		}
-		events, seqs, rows := rec.Column(0).(*array.String), rec.Column(1).(*array.Int64), rec.Column(2).(*array.Int32)
-		for i := range events.Len() {
-			at := place{seqs.Value(i), rows.Value(i)}
-			open[at] += eventWeight(events.Value(i))
-			if open[at] == 0 {
-				delete(open, at)
-			}
-		}
-		rec.Release()
-	}
-	return open, nil
-}
-
-func eventWeight(event string) int {
-	if event == eventRejected {
-		return 1
-	}
-	return -1
-}
-
-// rejectWriter writes the rejects of one table that are not sealed.
-type rejectWriter struct {
-	w     *delta.Writer
-	lanes map[freshet.Lane]bool // with rows in w
-	count int64                 // rejects that were written, landed ones not counted
-}
-
-// writeRejects writes the batch's rejects to quarantine files, but those that quarantine has already; and takes out
-// what it has of the batch that is no reject any more.
-func (t *table) writeRejects(ctx context.Context, b *freshet.Batch) error {
-	t.mu.Lock()
-	h := t.held[b.Lane]
-	if h == nil {
-		h = &heldLane{}
-		t.held[b.Lane] = h
-	}
-	t.mu.Unlock()
-	if len(b.Rejects) == 0 && len(h.open) == 0 {
-		return nil
-	}
-	rows := newQuarantineRows(t.a.app, b.Table)
-	defer rows.release()
-	for i := range b.Rejects {
-		r := &b.Rejects[i]
-		at := place{r.Seq, r.Row}
-		if h.open[at] > 0 {
-			delete(h.open, at)
-			continue
-		}
-		rows.add(eventRejected, b.Lane, r)
-	}
-	rejected := rows.n
-	for at, n := range h.open {
-		if at.seq <= b.Last {
-			delete(h.open, at)
-			for range n {
-				rows.add(eventLanded, b.Lane, &freshet.Reject{Seq: at.seq, Row: at.row})
-			}
-		}
-	}
-	return t.addRejects(ctx, b.Lane, rows, rejected)
-}
-
-func (t *table) addRejects(ctx context.Context, l freshet.Lane, rows *quarantineRows, rejected int) error {
-	if rows.n == 0 {
-		return nil
-	}
-	if t.rejects == nil {
-		w, err := newQuarantineWriter(t.quarantine.st)
-		if err != nil {
-			return err
-		}
-		t.rejects = &rejectWriter{w: w, lanes: map[freshet.Lane]bool{}}
-	}
-	rec := rows.batch()
-	defer rec.Release()
-	t.rejects.lanes[l] = true
-	t.rejects.count += int64(rejected)
-	return t.rejects.w.Write(ctx, rec)
 }
 
 func newQuarantineWriter(st store.Store) (*delta.Writer, error) {
@@ -247,13 +112,14 @@ func newQuarantineWriter(st store.Store) (*delta.Writer, error) {
 	}
 	return delta.NewWriter(st, schema, nil, &delta.WriterOptions{MemoryBytes: 16 << 20, RowGroupBytes: 8 << 20,
 		Properties: map[string]string{
-			"delta.dataSkippingStatsColumns": "event,app,table_name,origin,origin_id,lane,seq,code,quarantined_at"}})
+			"delta.dataSkippingStatsColumns": quarantineStats}})
 }
 
 // quarantineRows builds rows of a quarantine table.
 type quarantineRows struct {
 	app, table string
 	now        arrow.Timestamp
+	replay     int64 // the number of the replay that they belong to; 0: none
 	b          *array.RecordBuilder
 	n          int
 }
@@ -298,83 +164,11 @@ func (q *quarantineRows) add(event string, l freshet.Lane, r *freshet.Reject) {
 		at.Append(arrow.Timestamp(r.Time.UnixMicro()))
 	}
 	q.b.Field(14).(*array.TimestampBuilder).Append(q.now)
-}
-
-// sealedRejects are rejects on their way into quarantine.
-type sealedRejects struct {
-	q         *quarantine
-	app       string
-	w         *delta.Writer
-	adds      []delta.Add
-	steps     map[freshet.Lane]heldStep
-	count     int64
-	uncertain bool // an attempt may have landed, or has: the files must stay
-}
-
-// heldStep is how a commit changes the progress of a lane in quarantine.
-type heldStep struct {
-	known bool  // whether there was any before
-	count int64 // of commits before
-	last  int64 // the last seq, afterwards
-}
-
-// sealRejects closes the rejects' files as part of c.
-func (t *table) sealRejects(ctx context.Context, c *commit) error {
-	adds, err := t.rejects.w.Close(ctx)
-	if err != nil {
-		return err
+	if q.replay == 0 {
+		q.b.Field(15).AppendNull()
+	} else {
+		q.b.Field(15).(*array.Int64Builder).Append(q.replay)
 	}
-	s := &sealedRejects{q: t.quarantine, app: t.a.app, w: t.rejects.w, adds: adds, count: t.rejects.count,
-		steps: map[freshet.Lane]heldStep{}}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for l := range t.rejects.lanes {
-		h := t.held[l]
-		last := t.lanes[l].last
-		if h.known {
-			last = max(last, h.last)
-		}
-		s.steps[l] = heldStep{h.known, h.count, last}
-		h.known, h.count, h.last = true, h.count+1, last
-	}
-	c.rejects = s
-	return nil
-}
-
-// commit commits the rejects. Errors: ErrStale when another copy has committed rejects of one of the lanes.
-func (s *sealedRejects) commit(ctx context.Context) error {
-	for range maxRaces {
-		snap, err := s.q.need(ctx)
-		if err != nil {
-			return err
-		}
-		tx := snap.Table().Begin(snap, nil)
-		for l, step := range s.steps {
-			last, count := quarantineLane(s.app, l)
-			if n, ok := snap.Txn(count); ok != step.known || n != step.count {
-				return fmt.Errorf("%w: another copy has put records of %s into quarantine", freshet.ErrStale, l)
-			}
-			tx.ExpectTxn(count, step.count, step.known)
-			tx.AddTxn(count, step.count+1)
-			tx.AddTxn(last, step.last)
-		}
-		tx.Add(s.adds...)
-		tx.Operation("STREAMING UPDATE", map[string]string{"outputMode": "Append", "queryId": s.app, "epochId": "0"},
-			map[string]string{"numAddedFiles": fmt.Sprint(len(s.adds)), "numOutputRows": fmt.Sprint(s.w.Rows()),
-				"numRemovedFiles": "0"})
-		tx.BlindAppend(true)
-		_, err = tx.Commit(ctx)
-		if err == nil {
-			s.uncertain = true
-			return nil
-		}
-		if !errors.Is(err, delta.ErrConflict) {
-			s.uncertain = true
-			return err
-		}
-	}
-	return &freshet.Error{Code: freshet.CodeConflict, Class: freshet.ClassFailure, Place: s.q.name,
-		Msg: fmt.Sprintf("lost %d races in a row", maxRaces)}
 }
 
 // quote writes a SQL string.

@@ -1,0 +1,232 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
+)
+
+// The progress of a lane in quarantine is two txns: the last seq that was committed with rejects of it, and how many
+// such commits there were. The count is what a commit compares and sets: the seq alone may stay the same.
+func quarantineLane(app string, l freshet.Lane) (last, count string) {
+	id := app + "-" + l.Origin + "#" + l.OriginID + "-" + l.Name
+	return id, id + "#commits"
+}
+
+// heldLane is what quarantine holds of a lane, counting what is sealed.
+type heldLane struct {
+	known bool
+	last  int64 // the last seq that was committed with rejects
+	count int64 // how many commits
+	// open are the entries that the main table is not past yet: a crash came between the two commits. A reject among them
+	// is not written again, and one that is a row now is taken out.
+	open map[place]int
+}
+
+// place is where in its lane a reject is.
+type place struct {
+	seq int64
+	row int32
+}
+
+// hold finds out what quarantine has of the lanes, whose progress in the main table is p.
+func (t *table) hold(ctx context.Context, p freshet.Progress) error {
+	if len(p) == 0 {
+		return nil
+	}
+	snap, err := t.quarantine.look(ctx)
+	if err != nil {
+		return explain(t.quarantine.name, err)
+	}
+	held := map[freshet.Lane]*heldLane{}
+	for l, seq := range p {
+		h := &heldLane{}
+		held[l] = h
+		if snap == nil {
+			continue
+		}
+		last, count := quarantineLane(t.a.app, l)
+		h.last, _ = snap.Txn(last)
+		h.count, h.known = snap.Txn(count)
+		if h.known && h.last > seq {
+			if h.open, err = openPlaces(ctx, snap, l, seq); err != nil {
+				return explain(t.quarantine.name, err)
+			}
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for l, h := range held {
+		t.held[l] = h
+	}
+	return nil
+}
+
+// openPlaces reads the open entries of the lane past seq.
+func openPlaces(ctx context.Context, snap *delta.Snapshot, l freshet.Lane, seq int64) (map[place]int, error) {
+	where, err := expr.Parse(fmt.Sprintf("origin = %s AND origin_id = %s AND lane = %s AND seq > %d",
+		quote(l.Origin), quote(l.OriginID), quote(l.Name), seq))
+	if err != nil {
+		return nil, err
+	}
+	open := map[place]int{}
+	for rec, err := range snap.Scan(ctx, &delta.ScanOptions{Columns: []string{"event", "seq", "row"}, Where: where}) {
+		if err != nil {
+			return nil, err
+		}
+		events, seqs, rows := rec.Column(0).(*array.String), rec.Column(1).(*array.Int64), rec.Column(2).(*array.Int32)
+		for i := range events.Len() {
+			at := place{seqs.Value(i), rows.Value(i)}
+			open[at] += eventWeight(events.Value(i))
+			if open[at] == 0 {
+				delete(open, at)
+			}
+		}
+		rec.Release()
+	}
+	return open, nil
+}
+
+// rejectWriter writes the rejects of one table that are not sealed.
+type rejectWriter struct {
+	w     *delta.Writer
+	lanes map[freshet.Lane]bool // with rows in w
+	count int64                 // rejects that were written, landed ones not counted
+}
+
+// writeRejects writes the batch's rejects to quarantine files, but those that quarantine has already; and takes out
+// what it has of the batch that is no reject any more.
+func (t *table) writeRejects(ctx context.Context, b *freshet.Batch) error {
+	t.mu.Lock()
+	h := t.held[b.Lane]
+	if h == nil {
+		h = &heldLane{}
+		t.held[b.Lane] = h
+	}
+	t.mu.Unlock()
+	if len(b.Rejects) == 0 && len(h.open) == 0 {
+		return nil
+	}
+	rows := newQuarantineRows(t.a.app, b.Table)
+	defer rows.release()
+	for i := range b.Rejects {
+		r := &b.Rejects[i]
+		at := place{r.Seq, r.Row}
+		if h.open[at] > 0 {
+			delete(h.open, at)
+			continue
+		}
+		rows.add(eventRejected, b.Lane, r)
+	}
+	rejected := rows.n
+	for at, n := range h.open {
+		if at.seq <= b.Last {
+			delete(h.open, at)
+			for range n {
+				rows.add(eventLanded, b.Lane, &freshet.Reject{Seq: at.seq, Row: at.row})
+			}
+		}
+	}
+	return t.addRejects(ctx, b.Lane, rows, rejected)
+}
+
+func (t *table) addRejects(ctx context.Context, l freshet.Lane, rows *quarantineRows, rejected int) error {
+	if rows.n == 0 {
+		return nil
+	}
+	if t.rejects == nil {
+		w, err := newQuarantineWriter(t.quarantine.st)
+		if err != nil {
+			return err
+		}
+		t.rejects = &rejectWriter{w: w, lanes: map[freshet.Lane]bool{}}
+	}
+	rec := rows.batch()
+	defer rec.Release()
+	t.rejects.lanes[l] = true
+	t.rejects.count += int64(rejected)
+	return t.rejects.w.Write(ctx, rec)
+}
+
+// sealedRejects are rejects on their way into quarantine.
+type sealedRejects struct {
+	q         *quarantine
+	app       string
+	w         *delta.Writer
+	adds      []delta.Add
+	steps     map[freshet.Lane]heldStep
+	count     int64
+	uncertain bool // an attempt may have landed, or has: the files must stay
+}
+
+// heldStep is how a commit changes the progress of a lane in quarantine.
+type heldStep struct {
+	known bool  // whether there was any before
+	count int64 // of commits before
+	last  int64 // the last seq, afterwards
+}
+
+// sealRejects closes the rejects' files as part of c.
+func (t *table) sealRejects(ctx context.Context, c *commit) error {
+	adds, err := t.rejects.w.Close(ctx)
+	if err != nil {
+		return err
+	}
+	s := &sealedRejects{q: t.quarantine, app: t.a.app, w: t.rejects.w, adds: adds, count: t.rejects.count,
+		steps: map[freshet.Lane]heldStep{}}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for l := range t.rejects.lanes {
+		h := t.held[l]
+		last := t.lanes[l].last
+		if h.known {
+			last = max(last, h.last)
+		}
+		s.steps[l] = heldStep{h.known, h.count, last}
+		h.known, h.count, h.last = true, h.count+1, last
+	}
+	c.rejects = s
+	return nil
+}
+
+// commit commits the rejects. Errors: ErrStale when another copy has committed rejects of one of the lanes.
+func (s *sealedRejects) commit(ctx context.Context) error {
+	for range maxRaces {
+		snap, err := s.q.need(ctx)
+		if err != nil {
+			return err
+		}
+		tx := snap.Table().Begin(snap, nil)
+		for l, step := range s.steps {
+			last, count := quarantineLane(s.app, l)
+			if n, ok := snap.Txn(count); ok != step.known || n != step.count {
+				return fmt.Errorf("%w: another copy has put records of %s into quarantine", freshet.ErrStale, l)
+			}
+			tx.ExpectTxn(count, step.count, step.known)
+			tx.AddTxn(count, step.count+1)
+			tx.AddTxn(last, step.last)
+		}
+		tx.Add(s.adds...)
+		tx.Operation("STREAMING UPDATE", map[string]string{"outputMode": "Append", "queryId": s.app, "epochId": "0"},
+			map[string]string{"numAddedFiles": fmt.Sprint(len(s.adds)), "numOutputRows": fmt.Sprint(s.w.Rows()),
+				"numRemovedFiles": "0"})
+		tx.BlindAppend(true)
+		_, err = tx.Commit(ctx)
+		if err == nil {
+			s.uncertain = true
+			return nil
+		}
+		if !errors.Is(err, delta.ErrConflict) {
+			s.uncertain = true
+			return err
+		}
+	}
+	return &freshet.Error{Code: freshet.CodeConflict, Class: freshet.ClassFailure, Place: s.q.name,
+		Msg: fmt.Sprintf("lost %d races in a row", maxRaces)}
+}
