@@ -116,7 +116,7 @@ type oldPart struct {
 func (t *Table) oldPart(ctx context.Context, cutoff time.Time, limit int64) (*oldPart, error) {
 	old := &oldPart{}
 	var found candidates
-	var last time.Time // of the commit before, made to increase
+	var clock commitClock
 	for o, err := range t.st.List(ctx, logDir, logDir) {
 		if err != nil {
 			return nil, err
@@ -144,12 +144,8 @@ func (t *Table) oldPart(ctx context.Context, cutoff time.Time, limit int64) (*ol
 		if f.kind != logCommit {
 			continue
 		}
-		at := o.Modified
-		moved := !last.IsZero() && !at.After(last)
-		if moved {
-			at = last.Add(time.Millisecond)
-		}
-		if last = at; at.After(cutoff) {
+		at, moved := clock.next(o.Modified)
+		if at.After(cutoff) {
 			break
 		}
 		// A commit whose time leans on the one before cannot become the first: its time would change.

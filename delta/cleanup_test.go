@@ -316,7 +316,8 @@ func TestCleanLog_Sidecars_StayWhileACheckpointNamesThem(t *testing.T) {
 			t.Errorf("deleted %d, %v, want 4", n, err)
 		}
 		left := keys(t, st)
-		if !slices.Contains(left, "_sidecars/used.parquet") || slices.Contains(left, "_sidecars/left-over.parquet") {
+		if !slices.Contains(left, "_sidecars/used.parquet") ||
+			slices.Contains(left, "_sidecars/left-over.parquet") {
 			t.Errorf("what is left: %v", left)
 		}
 		snap := snapshot(t, open(t, st))

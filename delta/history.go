@@ -84,7 +84,20 @@ func (t *Table) commitTimes(ctx context.Context, from, to int64) ([]time.Time, e
 type commitFile struct {
 	version int64
 	at      time.Time
-	moved   bool // the file's own time is not later than the commit before
+}
+
+// commitClock makes the times of commits' files increase: one that is not later than the commit before counts
+// as 1 ms later. The zero value is ready for the first commit.
+type commitClock struct{ last time.Time }
+
+// next returns the time of the next commit, and whether it had to be moved.
+func (c *commitClock) next(modified time.Time) (at time.Time, moved bool) {
+	at = modified.Truncate(time.Millisecond)
+	if moved = !c.last.IsZero() && !at.After(c.last); moved {
+		at = c.last.Add(time.Millisecond)
+	}
+	c.last = at
+	return at, moved
 }
 
 // commitFiles yields the commits from a version on, as the log's listing has them.
@@ -94,7 +107,7 @@ func (t *Table) commitFiles(ctx context.Context, from int64) iter.Seq2[commitFil
 		if from > 0 {
 			after = versionPrefix(from)
 		}
-		last := time.Time{}
+		var clock commitClock
 		for o, err := range t.st.List(ctx, logDir, after) {
 			if err != nil {
 				yield(commitFile{}, fmt.Errorf("list the log: %w", err))
@@ -107,12 +120,8 @@ func (t *Table) commitFiles(ctx context.Context, from int64) iter.Seq2[commitFil
 			if f.kind != logCommit {
 				continue
 			}
-			c := commitFile{version: f.version, at: o.Modified.Truncate(time.Millisecond)}
-			if !last.IsZero() && !c.at.After(last) {
-				c.at, c.moved = last.Add(time.Millisecond), true
-			}
-			last = c.at
-			if !yield(c, nil) {
+			at, _ := clock.next(o.Modified)
+			if !yield(commitFile{f.version, at}, nil) {
 				return
 			}
 		}

@@ -115,35 +115,23 @@ func (a *Action) parse(r *jsonReader, kind, want kinds) (err error) {
 }
 
 func (a *Add) parse(r *jsonReader, stats bool) error {
+	shared := fileFields{dataChange: &a.DataChange, partitionValues: &a.PartitionValues, tags: &a.Tags,
+		vector: &a.DeletionVector, baseRowID: &a.BaseRowID, rowVersion: &a.DefaultRowCommitVersion}
+	if stats {
+		shared.stats = &a.Stats
+	}
 	err := r.object(func(key []byte) (err error) {
 		switch string(key) {
 		case "path":
 			a.Path, err = r.str()
-		case "partitionValues":
-			a.PartitionValues, err = r.stringMap()
 		case "size":
 			a.Size, err = r.int()
 		case "modificationTime":
 			a.ModificationTime, err = r.int()
-		case "dataChange":
-			a.DataChange, err = r.bool()
-		case "stats":
-			if !stats {
-				return r.skip()
-			}
-			a.Stats, err = parseStatsText(r)
-		case "tags":
-			a.Tags, err = r.stringMap()
-		case "deletionVector":
-			a.DeletionVector, err = parseDeletionVector(r)
-		case "baseRowId":
-			a.BaseRowID, err = r.optional()
-		case "defaultRowCommitVersion":
-			a.DefaultRowCommitVersion, err = r.optional()
 		case "clusteringProvider":
 			a.ClusteringProvider, err = r.str()
 		default:
-			err = r.skip()
+			err = shared.parse(r, key)
 		}
 		return err
 	})
@@ -153,54 +141,69 @@ func (a *Add) parse(r *jsonReader, stats bool) error {
 	return err
 }
 
-// parseStatsText reads statistics, which are a string of JSON; a writer that put them as an object is
-// understood.
-func parseStatsText(r *jsonReader) (string, error) {
-	if r.null() {
-		return "", nil
-	}
-	return r.loose()
-}
-
 func (a *Remove) parse(r *jsonReader, stats bool) error {
+	shared := fileFields{dataChange: &a.DataChange, partitionValues: &a.PartitionValues, tags: &a.Tags,
+		vector: &a.DeletionVector, baseRowID: &a.BaseRowID, rowVersion: &a.DefaultRowCommitVersion}
+	if stats {
+		shared.stats = &a.Stats
+	}
 	err := r.object(func(key []byte) (err error) {
 		switch string(key) {
 		case "path":
 			a.Path, err = r.str()
 		case "deletionTimestamp":
 			a.DeletionTimestamp, err = r.optional()
-		case "dataChange":
-			a.DataChange, err = r.bool()
 		case "extendedFileMetadata":
 			var v bool
 			if !r.null() {
 				v, err = r.bool()
 				a.ExtendedFileMetadata = &v
 			}
-		case "partitionValues":
-			a.PartitionValues, err = r.stringMap()
 		case "size":
 			a.Size, err = r.optional()
-		case "stats":
-			if !stats {
-				return r.skip()
-			}
-			a.Stats, err = parseStatsText(r)
-		case "tags":
-			a.Tags, err = r.stringMap()
-		case "deletionVector":
-			a.DeletionVector, err = parseDeletionVector(r)
-		case "baseRowId":
-			a.BaseRowID, err = r.optional()
-		case "defaultRowCommitVersion":
-			a.DefaultRowCommitVersion, err = r.optional()
 		default:
-			err = r.skip()
+			err = shared.parse(r, key)
 		}
 		return err
 	})
 	if err == nil && a.Path == "" {
 		err = errNoPath
+	}
+	return err
+}
+
+// fileFields are the fields that adds and removes have in common; stats is nil when statistics are not
+// wanted.
+type fileFields struct {
+	dataChange            *bool
+	partitionValues, tags *map[string]*string
+	stats                 *string
+	vector                **DeletionVector
+	baseRowID, rowVersion **int64
+}
+
+// parse takes the value of a field; one that is not known is passed over.
+func (f *fileFields) parse(r *jsonReader, key []byte) (err error) {
+	switch string(key) {
+	case "partitionValues":
+		*f.partitionValues, err = r.stringMap()
+	case "dataChange":
+		*f.dataChange, err = r.bool()
+	case "stats":
+		if f.stats == nil {
+			return r.skip()
+		}
+		*f.stats, err = r.loose() // a string of JSON; a writer that put an object is understood
+	case "tags":
+		*f.tags, err = r.stringMap()
+	case "deletionVector":
+		*f.vector, err = parseDeletionVector(r)
+	case "baseRowId":
+		*f.baseRowID, err = r.optional()
+	case "defaultRowCommitVersion":
+		*f.rowVersion, err = r.optional()
+	default:
+		err = r.skip()
 	}
 	return err
 }

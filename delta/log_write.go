@@ -185,13 +185,7 @@ func (a *Add) write(o *objectWriter) {
 	o.int("size", a.Size)
 	o.int("modificationTime", a.ModificationTime)
 	o.bool("dataChange", a.DataChange)
-	o.strIfSet("stats", a.Stats)
-	if a.Tags != nil {
-		o.values("tags", a.Tags)
-	}
-	a.DeletionVector.write(o)
-	o.optional("baseRowId", a.BaseRowID)
-	o.optional("defaultRowCommitVersion", a.DefaultRowCommitVersion)
+	o.fileFields(a.Stats, a.Tags, a.DeletionVector, a.BaseRowID, a.DefaultRowCommitVersion)
 	o.strIfSet("clusteringProvider", a.ClusteringProvider)
 }
 
@@ -206,13 +200,20 @@ func (a *Remove) write(o *objectWriter) {
 		o.values("partitionValues", a.PartitionValues)
 	}
 	o.optional("size", a.Size)
-	o.strIfSet("stats", a.Stats)
-	if a.Tags != nil {
-		o.values("tags", a.Tags)
+	o.fileFields(a.Stats, a.Tags, a.DeletionVector, a.BaseRowID, a.DefaultRowCommitVersion)
+}
+
+// fileFields writes what adds and removes have in common at their end.
+func (o *objectWriter) fileFields(stats string, tags map[string]*string, v *DeletionVector,
+	baseRowID, rowVersion *int64,
+) {
+	o.strIfSet("stats", stats)
+	if tags != nil {
+		o.values("tags", tags)
 	}
-	a.DeletionVector.write(o)
-	o.optional("baseRowId", a.BaseRowID)
-	o.optional("defaultRowCommitVersion", a.DefaultRowCommitVersion)
+	v.write(o)
+	o.optional("baseRowId", baseRowID)
+	o.optional("defaultRowCommitVersion", rowVersion)
 }
 
 func (v *DeletionVector) write(o *objectWriter) {
