@@ -90,12 +90,8 @@ func (p *Pipeline) checkNames(r *reader) {
 		r.add(n.where, freshet.CodeBadValue, "", "pipeline: found %s, wanted letters, digits, _, - and .",
 			r.found(n))
 	}
-	if strings.Contains(p.App, "#") {
-		at := place{}
-		if p.Name.at != nil {
-			at = p.Name.at.where
-		}
-		r.add(at, freshet.CodeBadValue, "", "app: found %q, wanted a name without #", p.App)
+	if strings.Contains(p.App, "#") && p.appAt != (place{}) {
+		r.add(p.appAt, freshet.CodeBadValue, "", "app: found %q, wanted a name without #", p.App)
 	}
 }
 
@@ -231,7 +227,7 @@ func (p *Pipeline) checkColumns(r *reader) {
 		}
 		one := arrow.NewSchema([]arrow.Field{c.Value.field(c.Name)}, nil)
 		if _, err := delta.SchemaFromArrow(one); err != nil {
-			r.add(c.at.where, freshet.CodeBadValue, "", "column %q: %v", c.Name, err)
+			r.add(c.at.where, freshet.CodeBadValue, "", "%v", err)
 		}
 	}
 	if k := p.Source.Kafka; k != nil {

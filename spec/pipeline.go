@@ -16,6 +16,8 @@ type Pipeline struct {
 	Target     Target
 	Quarantine Quarantine
 	Project    *Project // never nil
+
+	appAt place
 }
 
 // Source is where changes come from.
@@ -81,7 +83,8 @@ func (p *Pipeline) shape() object {
 			is: text(&p.Namespace)},
 		{name: "app", doc: "The name under which progress is kept in the table. It must stay the same for as " +
 			"long as the " +
-			"table is to go on where it is. Default: namespace.pipeline.", is: text(&p.App)},
+			"table is to go on where it is. Default: namespace.pipeline.", is: text(&p.App),
+			place: &p.appAt},
 		{name: "trigger", doc: "continuous: until it is stopped. once: until everything is read that is there at " +
 			"the start.",
 			is: choice{scalar: laterWord(&p.Trigger, []string{"cron"}, "continuous", "once"),

@@ -53,15 +53,20 @@ func (o object) read(r *reader, n *node) {
 		return
 	}
 	seen := map[string]place{}
+	excused := map[string]bool{} // keys that a faulty one may stand for
 	for _, p := range n.pairs {
 		name := p.key.text
 		k := o.find(name)
 		switch {
 		case k == nil:
 			r.add(p.key.where, freshet.CodeUnknownKey, suggest(name, o.names()), "unknown key %q", name)
+			for _, meant := range nearest(name, o.names()) {
+				excused[meant] = true
+			}
 			continue
 		case k.later != "":
 			r.add(p.key.where, freshet.CodeUnavailable, k.later, "%q: this version does not have it", name)
+			excused[name] = true
 			continue
 		}
 		if at, twice := seen[name]; twice {
@@ -79,28 +84,47 @@ func (o object) read(r *reader, n *node) {
 			r.add(p.key.where, freshet.CodeMissing, "", "%q has no value", name)
 		}
 	}
-	o.check(r, n, seen)
+	o.check(r, n, seen, excused)
 }
 
 // check finds what is missing, and what excludes each other.
-func (o object) check(r *reader, n *node, seen map[string]place) {
+func (o object) check(r *reader, n *node, seen map[string]place, excused map[string]bool) {
 	for _, k := range o.keys {
-		if _, ok := seen[k.name]; k.need && !ok {
+		if _, ok := seen[k.name]; k.need && !ok && !excused[k.name] {
 			r.add(n.where, freshet.CodeMissing, "", "required key %q is missing", k.name)
 		}
 	}
-	if found := present(o.oneOf, seen); len(o.oneOf) > 0 && len(found) != 1 {
-		if len(found) == 0 {
-			r.add(n.where, freshet.CodeMissing, "", "one of the keys %s is required", join(o.oneOf))
-		} else {
-			r.add(seen[found[1]], freshet.CodeBadValue, "keep one of them", "the keys %s exclude each other",
-				join(found))
+	found := present(o.oneOf, seen)
+	missing := len(o.oneOf) > 0 && len(found) == 0
+	for _, name := range o.oneOf {
+		missing = missing && !excused[name]
+	}
+	if missing {
+		r.add(n.where, freshet.CodeMissing, "", "%s required", oneOfText(o.existing(o.oneOf)))
+	}
+	for _, names := range [][]string{o.oneOf, o.atMost} {
+		if found := present(names, seen); len(found) > 1 {
+			r.add(seen[found[1]], freshet.CodeBadValue, "keep one of them", "the keys %s exclude each other", join(found))
 		}
 	}
-	if found := present(o.atMost, seen); len(found) > 1 {
-		r.add(seen[found[1]], freshet.CodeBadValue, "keep one of them", "the keys %s exclude each other",
-			join(found))
+}
+
+func oneOfText(names []string) string {
+	if len(names) == 1 {
+		return fmt.Sprintf("key %q is", names[0])
 	}
+	return "one of the keys " + join(names) + " is"
+}
+
+// existing are those of the names that this version has.
+func (o object) existing(names []string) []string {
+	var all []string
+	for _, name := range names {
+		if k := o.find(name); k != nil && k.later == "" {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 func present(names []string, seen map[string]place) []string {
@@ -149,10 +173,8 @@ func (o object) schema() map[string]any {
 	}
 	if len(o.oneOf) > 0 {
 		var ways []any
-		for _, name := range o.oneOf {
-			if k := o.find(name); k != nil && k.later == "" {
-				ways = append(ways, map[string]any{"required": []string{name}})
-			}
+		for _, name := range o.existing(o.oneOf) {
+			ways = append(ways, map[string]any{"required": []string{name}})
 		}
 		s["oneOf"] = ways
 	}
@@ -286,13 +308,13 @@ func (c choice) read(r *reader, n *node) {
 }
 
 func (c choice) schema() map[string]any {
-	var any_ []any
+	var ways []any
 	for _, s := range []shape{c.scalar, c.list, c.mapping} {
 		if s != nil {
-			any_ = append(any_, s.schema())
+			ways = append(ways, s.schema())
 		}
 	}
-	return map[string]any{"anyOf": any_}
+	return map[string]any{"anyOf": ways}
 }
 
 // found is what a message says of a value.
