@@ -8,8 +8,9 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
-// FuzzCheckpoint reads Parquet files that began as checkpoints. Whatever they hold, reading ends, with ErrCorrupt or
-// with actions, without a panic and without much memory.
+// FuzzCheckpoint reads Parquet files that began as checkpoints. Whatever they hold, reading ends, with
+// ErrCorrupt or with actions, without a panic and without much memory. The inputs are large: run it with
+// -fuzzminimizetime=10x, or all its time goes into making them smaller.
 func FuzzCheckpoint(f *testing.F) {
 	for _, codec := range []string{"uncompressed", "snappy", "zstd"} {
 		f.Add(smallCheckpoint(f, codec))
