@@ -29,6 +29,8 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
+const defaultEngine = delta.DefaultEngineInfo
+
 // Opener returns the store whose root is the table of this name.
 type Opener func(table string) (store.Store, error)
 
@@ -79,7 +81,7 @@ func NewAppend(open Opener, app string, opts *AppendOptions) *Append {
 		a.opts.Quarantine = QuarantineName
 	}
 	if a.opts.EngineInfo == "" {
-		a.opts.EngineInfo = "Freshet"
+		a.opts.EngineInfo = defaultEngine
 	}
 	if a.opts.Retry == nil {
 		a.opts.Retry = func(string, error) {}

@@ -1,0 +1,299 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
+	"github.com/freshet-io/freshet/store"
+)
+
+// Entry is a record in quarantine.
+type Entry struct {
+	App            string // the app whose pipeline rejected it
+	Table          string // the table that it was for
+	Lane           freshet.Lane
+	freshet.Reject // Seq, Row, Code, Message, Step, Raw, Key, Time
+	QuarantinedAt  time.Time
+	Open           bool // neither taken by a replay nor given up
+}
+
+// ID names the entry within its quarantine: "orders[3]@1042", or "orders[3]@1042/2" for the third row of a record.
+func (e *Entry) ID() string {
+	id := e.Lane.Position(e.Seq)
+	if e.Row != 0 {
+		id += "/" + strconv.Itoa(int(e.Row))
+	}
+	return id
+}
+
+// Filter chooses entries. The zero value of each field chooses all.
+type Filter struct {
+	IDs    []string // as Entry.ID gives them
+	App    string
+	Table  string
+	Origin string
+	Lane   string
+	Code   freshet.Code
+	Since  time.Time // quarantined at or after
+	Closed bool      // also those that are not open any more
+	Limit  int64     // how many at most
+}
+
+// Quarantine is a quarantine table, for people to look into. It is safe for concurrent use.
+type Quarantine struct{ q *quarantine }
+
+// OpenQuarantine opens the quarantine table at the root of st. Errors: an *freshet.Error with CodeNoTable when there is
+// none, which is the case as long as nothing was rejected.
+func OpenQuarantine(ctx context.Context, st store.Store) (*Quarantine, error) {
+	q := &quarantine{name: st.URL(), st: st, engine: defaultEngine}
+	snap, err := q.look(ctx)
+	if err != nil {
+		return nil, explain(q.name, err)
+	}
+	if snap == nil {
+		return nil, &freshet.Error{Code: freshet.CodeNoTable, Class: freshet.ClassInput, Place: q.name,
+			Msg: "there is no quarantine table", Fix: "nothing was rejected so far, unless the name is wrong"}
+	}
+	return &Quarantine{q}, nil
+}
+
+// Entries yields the entries that the filter chooses, in no order. Errors: a Filter.IDs that is no id; ErrCorrupt and
+// others of the table.
+func (q *Quarantine) Entries(ctx context.Context, filter *Filter) iter.Seq2[*Entry, error] {
+	return func(yield func(*Entry, error) bool) {
+		snap, err := q.q.look(ctx)
+		if err == nil {
+			err = scanEntries(ctx, snap, filter, yield)
+		}
+		if err != nil {
+			yield(nil, explain(q.q.name, err))
+		}
+	}
+}
+
+// Get returns the entry of this id, closed or not. Errors: *freshet.Error with CodeBadValue when there is none.
+func (q *Quarantine) Get(ctx context.Context, id string) (*Entry, error) {
+	var found *Entry
+	for e, err := range q.Entries(ctx, &Filter{IDs: []string{id}, Closed: true}) {
+		if err != nil {
+			return nil, err
+		}
+		if found == nil || e.Open {
+			found = e
+		}
+	}
+	if found == nil {
+		return nil, badID(id, "no such entry")
+	}
+	return found, nil
+}
+
+// Drop gives up the open entries that the filter chooses, and returns how many. They stay readable.
+func (q *Quarantine) Drop(ctx context.Context, filter *Filter) (int, error) {
+	for range maxRaces {
+		n, err := q.q.drop(ctx, filter)
+		if !errors.Is(err, delta.ErrConflict) {
+			return n, explain(q.q.name, err)
+		}
+	}
+	return 0, explain(q.q.name, delta.ErrConflict)
+}
+
+func (q *quarantine) drop(ctx context.Context, filter *Filter) (int, error) {
+	snap, err := q.look(ctx)
+	if err != nil {
+		return 0, err
+	}
+	f := *filter
+	f.Closed = false
+	s := newSettlement(snap, "", "")
+	defer s.release()
+	err = scanEntries(ctx, snap, &f, func(e *Entry, _ error) bool {
+		s.add(eventDropped, e)
+		return true
+	})
+	if err != nil || s.rows.n == 0 {
+		return 0, err
+	}
+	return s.rows.n, s.commit(ctx, q.st, nil)
+}
+
+// scanEntries yields entries without an error; an error is returned. What follows a rejection is read first: it is little.
+func scanEntries(ctx context.Context, snap *delta.Snapshot, f *Filter, yield func(*Entry, error) bool) error {
+	if f == nil {
+		f = &Filter{}
+	}
+	where, wanted, err := f.condition()
+	if err != nil {
+		return err
+	}
+	closed, err := closings(ctx, snap, where)
+	if err != nil {
+		return err
+	}
+	all, err := parseCondition(append(where, "event = 'rejected'", f.details()))
+	if err != nil {
+		return err
+	}
+	yielded := int64(0)
+	for rec, err := range snap.Scan(ctx, &delta.ScanOptions{Where: all}) {
+		if err != nil {
+			return err
+		}
+		more := eachEntry(rec, func(e *Entry) bool {
+			if wanted != nil && !wanted[e.ID()] {
+				return true
+			}
+			at := entryPlace{e.Lane, place{e.Seq, e.Row}}
+			e.Open = closed[at] == 0
+			if !e.Open {
+				closed[at]--
+			}
+			if !e.Open && !f.Closed {
+				return true
+			}
+			yielded++
+			return yield(e, nil) && (f.Limit <= 0 || yielded < f.Limit)
+		})
+		rec.Release()
+		if !more {
+			return nil
+		}
+	}
+	return nil
+}
+
+// entryPlace is what tells an entry from all others.
+type entryPlace struct {
+	lane freshet.Lane
+	at   place
+}
+
+// closings counts, by entry, the rows that say it is not open any more.
+func closings(ctx context.Context, snap *delta.Snapshot, where []string) (map[entryPlace]int, error) {
+	condition, err := parseCondition(append(where[:len(where):len(where)], "event <> 'rejected'", "event <> 'replaying'"))
+	if err != nil {
+		return nil, err
+	}
+	closed := map[entryPlace]int{}
+	columns := []string{"origin", "origin_id", "lane", "seq", "row"}
+	for rec, err := range snap.Scan(ctx, &delta.ScanOptions{Columns: columns, Where: condition}) {
+		if err != nil {
+			return nil, err
+		}
+		text := func(c, i int) string { return strings.Clone(rec.Column(c).(*array.String).Value(i)) }
+		for i := range int(rec.NumRows()) {
+			l := freshet.Lane{Origin: text(0, i), OriginID: text(1, i), Name: text(2, i)}
+			at := place{rec.Column(3).(*array.Int64).Value(i), rec.Column(4).(*array.Int32).Value(i)}
+			closed[entryPlace{l, at}]++
+		}
+		rec.Release()
+	}
+	return closed, nil
+}
+
+// condition is the part of the filter that holds for all rows of an entry, and the ids that are wanted, nil for all.
+func (f *Filter) condition() (where []string, wanted map[string]bool, err error) {
+	for column, want := range map[string]string{"table_name": f.Table, "origin": f.Origin, "lane": f.Lane, "app": f.App} {
+		if want != "" {
+			where = append(where, column+" = "+quote(want))
+		}
+	}
+	if f.IDs == nil {
+		return where, nil, nil
+	}
+	wanted = map[string]bool{}
+	var seqs []string
+	for _, id := range f.IDs {
+		seq, err := seqOf(id)
+		if err != nil {
+			return nil, nil, err
+		}
+		wanted[id] = true
+		seqs = append(seqs, strconv.FormatInt(seq, 10))
+	}
+	if len(seqs) == 0 {
+		return append(where, "FALSE"), wanted, nil
+	}
+	return append(where, "seq IN ("+strings.Join(seqs, ", ")+")"), wanted, nil
+}
+
+// details is the part of the filter that holds for the rejection alone.
+func (f *Filter) details() string {
+	parts := []string{"TRUE"}
+	if f.Code != "" {
+		parts = append(parts, "code = "+quote(string(f.Code)))
+	}
+	if !f.Since.IsZero() {
+		parts = append(parts, "quarantined_at >= TIMESTAMP "+quote(f.Since.UTC().Format("2006-01-02 15:04:05.999999Z07:00")))
+	}
+	return strings.Join(parts, " AND ")
+}
+
+func parseCondition(parts []string) (*expr.Expr, error) {
+	return expr.Parse(strings.Join(parts, " AND "))
+}
+
+func seqOf(id string) (int64, error) {
+	at := strings.LastIndexByte(id, '@')
+	if at < 0 {
+		return 0, badID(id, "no @")
+	}
+	number, _, _ := strings.Cut(id[at+1:], "/")
+	seq, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return 0, badID(id, "no number after the @")
+	}
+	return seq, nil
+}
+
+func badID(id, why string) error {
+	return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput,
+		Msg: fmt.Sprintf("entry %q: %s; wanted an id like orders[3]@1042", id, why),
+		Fix: "`freshet quarantine list` shows the ids"}
+}
+
+// eachEntry calls visit with the rows of a scan of all columns, as long as it returns true. What it passes is its own.
+func eachEntry(rec arrow.RecordBatch, visit func(*Entry) bool) bool {
+	column := map[string]arrow.Array{}
+	for i, f := range rec.Schema().Fields() {
+		column[f.Name] = rec.Column(i)
+	}
+	for i := range int(rec.NumRows()) {
+		text := func(name string) string { return strings.Clone(column[name].(*array.String).Value(i)) }
+		bytes := func(name string) []byte {
+			if column[name].IsNull(i) {
+				return nil
+			}
+			return append([]byte{}, column[name].(*array.Binary).Value(i)...)
+		}
+		moment := func(name string) time.Time {
+			if column[name].IsNull(i) {
+				return time.Time{}
+			}
+			return column[name].(*array.Timestamp).Value(i).ToTime(arrow.Microsecond)
+		}
+		e := &Entry{App: text("app"), Table: text("table_name"),
+			Lane: freshet.Lane{Origin: text("origin"), OriginID: text("origin_id"), Name: text("lane")},
+			Reject: freshet.Reject{Seq: column["seq"].(*array.Int64).Value(i), Row: column["row"].(*array.Int32).Value(i),
+				Code: freshet.Code(text("code")), Message: text("message"), Step: text("step"),
+				Raw: bytes("raw"), Key: bytes("key"), Time: moment("record_time")},
+			QuarantinedAt: moment("quarantined_at"),
+		}
+		if !visit(e) {
+			return false
+		}
+	}
+	return true
+}
