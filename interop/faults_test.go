@@ -40,7 +40,9 @@ func newFaultyS3(t *testing.T, random *rand.Rand) *faultyS3 {
 	f := &faultyS3{random: random, told: map[string]int{}}
 	proxy := &httputil.ReverseProxy{
 		// The Host header is part of the signature and stays.
-		Director: func(r *http.Request) { r.URL.Scheme, r.URL.Host = origin.Scheme, origin.Host },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = origin.Scheme, origin.Host, r.In.Host
+		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			w.WriteHeader(http.StatusBadGateway)
 		},

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -66,10 +67,9 @@ func (t typeShape) read(r *reader, n *node) {
 		var bad *typeError
 		at := n.where
 		fix := "types are " + TypeNames
-		if e, ok := err.(*typeError); ok {
-			bad = e
-			at = n.at(1, e.col, max(1, len(e.found)))
-			if near := nearest(e.found, typeWords()); len(near) > 0 {
+		if errors.As(err, &bad) {
+			at = n.at(1, bad.col, max(1, len(bad.found)))
+			if near := nearest(bad.found, typeWords()); len(near) > 0 {
 				fix = fmt.Sprintf("did you mean %q?", near[0])
 			}
 		}
