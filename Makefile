@@ -17,7 +17,7 @@ test:
 	$(GO) test $(GOTESTFLAGS) ./...
 
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/freshet ./cmd/freshet
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/freshet ./cmd/freshet
 
 # The linter's version is that of .ci/run.
 lint:
