@@ -126,6 +126,7 @@ func (w *worker) decode(j *job) error {
 		return err
 	}
 	after, first := j.after, 0
+	w.seqs = make([]int64, 0, len(j.records))
 	for i, r := range j.records {
 		if r.Attrs.IsControl() {
 			continue
@@ -187,12 +188,12 @@ func (w *worker) add(d *decoder, r *kgo.Record) error {
 		return nil
 	}
 	rows, err := d.Append(r.Value)
-	var no *freshet.RejectError
-	switch {
-	case errors.As(err, &no):
-		w.reject(r, no.Code, no.Error())
-		return nil
-	case err != nil:
+	if err != nil {
+		var no *freshet.RejectError
+		if errors.As(err, &no) {
+			w.reject(r, no.Code, no.Error())
+			return nil
+		}
 		return err
 	}
 	for range rows {
