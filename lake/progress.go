@@ -52,7 +52,7 @@ func ReadProgress(ctx context.Context, st store.Store) ([]AppProgress, error) {
 		all = append(all, appProgress(snap, app, taken))
 	}
 	for id := range snap.Txns() {
-		if i := strings.LastIndexByte(id, '-'); i > 0 && !taken[id] && isNumber(id[i+1:]) && !strings.Contains(id, "#") {
+		if i := strings.LastIndexByte(id, '-'); i > 0 && !taken[id] && isNumber(id[i+1:]) && !foreign(id) {
 			all = append(all, appProgress(snap, id[:i], taken))
 		}
 	}
@@ -64,6 +64,18 @@ func ReadProgress(ctx context.Context, st store.Store) ([]AppProgress, error) {
 	}
 	slices.SortFunc(all, func(a, b AppProgress) int { return cmp.Compare(a.App, b.App) })
 	return all, nil
+}
+
+// foreign tells appIds that only look like those of lanes: a Spark query's id is a UUID, and may end in a number.
+func foreign(id string) bool {
+	const dashes = "8-13-18-23"
+	var at []string
+	for i := range len(id) {
+		if id[i] == '-' {
+			at = append(at, strconv.Itoa(i))
+		}
+	}
+	return strings.Contains(id, "#") || len(id) == 36 && strings.Join(at, "-") == dashes
 }
 
 func openTable(ctx context.Context, st store.Store) (*delta.Snapshot, error) {
