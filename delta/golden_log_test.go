@@ -50,11 +50,12 @@ type derivedFile struct {
 func goldenTables(t *testing.T) []string {
 	root := os.Getenv("FRESHET_TESTDATA")
 	if root == "" {
-		t.Skip("FRESHET_TESTDATA is not set: it names a folder of Delta tables written by other engines")
+		t.Skip("FRESHET_TESTDATA is not set: it names the folder of data that others wrote")
 	}
+	root = filepath.Join(root, "delta")
 	tables, err := filepath.Glob(filepath.Join(root, "*", "*", "*", "derived_state.json"))
 	if err != nil || len(tables) == 0 {
-		t.Fatalf("no tables below FRESHET_TESTDATA=%s: %v", root, err)
+		t.Fatalf("no tables below %s: %v", root, err)
 	}
 	for i := range tables {
 		tables[i] = filepath.Dir(tables[i])

@@ -44,8 +44,9 @@ func digestOf(snap *delta.Snapshot, opts *delta.ScanOptions) (sum string, rows i
 func TestScan_TablesOfOthers_RowsAsTheirEnginesRead(t *testing.T) {
 	root := os.Getenv("FRESHET_TESTDATA")
 	if root == "" {
-		t.Skip("FRESHET_TESTDATA is not set: it names a folder of Delta tables written by other engines")
+		t.Skip("FRESHET_TESTDATA is not set: it names the folder of data that others wrote")
 	}
+	root = filepath.Join(root, "delta")
 	text, err := os.ReadFile(filepath.Join(root, "EXPECTED.tsv"))
 	if err != nil {
 		t.Fatal(err)
@@ -116,9 +117,9 @@ func tableOver(t *testing.T, path string, s *delta.Schema) *delta.Snapshot {
 func parquetTesting(t *testing.T) string {
 	root := os.Getenv("FRESHET_TESTDATA")
 	if root == "" {
-		t.Skip("FRESHET_TESTDATA is not set: it names a folder of Delta tables, beside which parquet/data lies")
+		t.Skip("FRESHET_TESTDATA is not set: it names the folder of data that others wrote")
 	}
-	return filepath.Join(root, "..", "parquet", "data")
+	return filepath.Join(root, "parquet", "data")
 }
 
 func TestScan_Int96BeyondNanoseconds_ExactMicroseconds(t *testing.T) {
