@@ -74,17 +74,17 @@ target:
 
 // TestForeignWriters_AppendAndOptimizeBesideUs_EachRowOnce lets delta-rs, on disk and on S3, and Spark write the very table.
 func TestForeignWriters_AppendAndOptimizeBesideUs_EachRowOnce(t *testing.T) {
-	for _, with := range []struct{ name, engine, ops string }{
-		{"delta-rs on disk", "delta-rs", "append,append,optimize"},
-		{"delta-rs on S3", "delta-rs", "append,append,optimize"},
-		{"spark on disk", "spark", "append,append,optimize"},
+	for _, with := range []struct{ name, engine, ops, seconds string }{
+		{"delta-rs on disk", "delta-rs", "append,append,optimize", "12"},
+		{"delta-rs on S3", "delta-rs", "append,append,optimize", "12"},
+		{"spark on disk", "spark", "append,append,optimize", "30"},
 	} {
 		t.Run(with.name, func(t *testing.T) {
 			b := needBroker(t)
 			needReaders(t)
 			topic := b.topic(2, nil)
 			onDisk := filepath.Join(t.TempDir(), "t")
-			table, args := onDisk, []string{"--engine", with.engine, "--ops", with.ops, "--seconds", "12"}
+			table, args := onDisk, []string{"--engine", with.engine, "--ops", with.ops, "--seconds", with.seconds}
 			if strings.HasSuffix(with.name, "S3") {
 				if os.Getenv("S3_DIR") == "" {
 					t.Skip("needs a real S3 server: S3_DIR is not set (interop/README.md)")
