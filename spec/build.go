@@ -157,11 +157,15 @@ func (s Step) build() (freshet.Step, error) {
 }
 
 func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer) freshet.Target {
+	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
+	return lake.NewAppend(open, p.App, b.appendOptions(p, obs))
+}
+
+func (b *Builder) appendOptions(p *Pipeline, obs freshet.Observer) *lake.AppendOptions {
 	t := p.Target.Delta
 	opts := &lake.AppendOptions{
 		ManyOrigins:     p.manyOrigins(),
 		Properties:      map[string]string{},
-		FixedSchema:     p.Source.Schema.NewFields != string(format.Add),
 		Quarantine:      p.quarantineOf,
 		TargetFileBytes: t.FileSize,
 		EngineInfo:      b.opts.EngineInfo,
@@ -173,8 +177,7 @@ func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer)
 	for _, prop := range t.Properties {
 		opts.Properties[prop.Name] = prop.Value
 	}
-	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
-	return lake.NewAppend(open, p.App, opts)
+	return opts
 }
 
 func (b *Builder) retry(p *Pipeline, obs freshet.Observer, what string, err error) {

@@ -247,47 +247,59 @@ func (p *Pipeline) columnsKnown() bool {
 	if p.Source.Kafka == nil {
 		return false
 	}
-	return p.Source.Kafka.Format == "raw" || len(s.Columns) > 0 && s.Infer == 0
+	return p.Source.Kafka.Format == "raw" || len(s.Columns) > 0
 }
 
 // sourceSchema are the decoded columns that the file gives; nil when they are to be inferred.
 func (p *Pipeline) sourceSchema() *arrow.Schema {
-	s := p.Source.Schema
-	if p.Source.Kafka.Format == "raw" || len(s.Columns) == 0 {
+	if p.Source.Kafka.Format == "raw" || len(p.Source.Schema.Columns) == 0 {
 		return nil
 	}
-	var fields []arrow.Field
-	for _, c := range s.Columns {
-		fields = append(fields, c.Value.field(c.Name))
-	}
+	fields, _ := p.decodedFields()
 	return arrow.NewSchema(fields, nil)
 }
 
-// stepSchema are the columns that come into the first step, as far as the file tells. broken are those whose
-// type is at fault.
-func (p *Pipeline) stepSchema() (schema *arrow.Schema, broken []string) {
-	var fields []arrow.Field
-	switch {
-	case p.Source.Kafka.Format == "raw":
-		fields = append(fields, arrow.Field{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true})
-	default:
-		for _, c := range p.Source.Schema.Columns {
-			if c.Value.Type == nil { // a fault that was found already
-				broken = append(broken, c.Name)
-				continue
-			}
-			fields = append(fields, c.Value.field(c.Name))
-		}
-		if p.Source.Schema.NewFields == string(format.Rescue) {
-			fields = append(fields, arrow.Field{Name: format.RescuedColumn, Type: arrow.BinaryTypes.String,
-				Nullable: true})
-		}
+// decodedFields are the columns that the format decodes, as far as the file tells. broken are those whose
+// type is at
+// fault.
+func (p *Pipeline) decodedFields() (fields []arrow.Field, broken []string) {
+	if p.Source.Kafka.Format == "raw" {
+		return []arrow.Field{{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true}}, nil
 	}
-	for _, m := range p.Source.Kafka.Metadata {
-		fields = append(fields, arrow.Field{Name: m.Value, Type: metadataType(m.Name, p.Source.Kafka.KeyAs),
+	for _, c := range p.Source.Schema.Columns {
+		if c.Value.Type == nil { // a fault that was found already
+			broken = append(broken, c.Name)
+			continue
+		}
+		fields = append(fields, c.Value.field(c.Name))
+	}
+	if p.Source.Schema.NewFields == string(format.Rescue) {
+		fields = append(fields, arrow.Field{Name: format.RescuedColumn, Type: arrow.BinaryTypes.String,
 			Nullable: true})
 	}
-	return arrow.NewSchema(fields, nil), broken
+	return fields, broken
+}
+
+// stepSchema are the columns that come into the first step, as far as the file tells. broken are those whose
+// type
+// is at fault.
+func (p *Pipeline) stepSchema() (schema *arrow.Schema, broken []string) {
+	fields, broken := p.decodedFields()
+	return arrow.NewSchema(append(fields, p.Source.Kafka.metadataFields()...), nil), broken
+}
+
+// metadataFields are the columns that tell where a record came from, in the order in which the source appends
+// them.
+func (k *Kafka) metadataFields() []arrow.Field {
+	var fields []arrow.Field
+	for _, name := range metadataFields {
+		for _, m := range k.Metadata {
+			if m.Name == name {
+				fields = append(fields, arrow.Field{Name: m.Value, Type: metadataType(name, k.KeyAs), Nullable: true})
+			}
+		}
+	}
+	return fields
 }
 
 func metadataType(name, keyAs string) arrow.DataType {
@@ -303,8 +315,9 @@ func metadataType(name, keyAs string) arrow.DataType {
 			return arrow.BinaryTypes.Binary
 		}
 	case "headers":
-		return arrow.ListOf(arrow.StructOf(arrow.Field{Name: "key", Type: arrow.BinaryTypes.String},
-			arrow.Field{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true}))
+		return arrow.ListOfField(arrow.Field{Name: "element", Nullable: true, Type: arrow.StructOf(
+			arrow.Field{Name: "key", Type: arrow.BinaryTypes.String, Nullable: true},
+			arrow.Field{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true})})
 	}
 	return arrow.BinaryTypes.String
 }

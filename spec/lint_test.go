@@ -14,7 +14,8 @@ import (
 	"github.com/freshet-io/freshet/spec"
 )
 
-// TestParse_Faults_AsInTestdata reads testdata/lint/*.txtar: a pipeline file and the faults that it has, one a line:
+// TestParse_Faults_AsInTestdata reads testdata/lint/*.txtar: a pipeline file and the faults that it has, one
+// a line:
 // place, code, message, and the remedy behind an arrow. UPDATE_GOLDEN=1 writes them anew.
 func TestParse_Faults_AsInTestdata(t *testing.T) {
 	files, err := filepath.Glob("testdata/lint/*.txtar")
@@ -102,7 +103,8 @@ func TestParse_HostileText_FindingsNotPanics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"", "\x00", "\xff", "a: [", "- x", "3", "a: &x [*x]", "a: *b", "? [a]: b", "a: !!str b",
+	for _, text := range []string{"", "\x00", "\xff", "a: [", "- x", "3", "a: &x [*x]", "a: *b", "? [a]: b",
+		"a: !!str b",
 		"a: 1\na: 2", "---\na: 1\n---\nb: 2", strings.Repeat("[", 200), strings.Repeat("a:\n ", 300), "<<: {a: b}",
 		"pipeline: ${", "pipeline: ${x y}", "pipeline: ${secret:vault:x}", "source: {kafka: {topics: {}}}"} {
 		_, err := spec.Parse(project, "p.yaml", []byte(text), nil)
@@ -264,7 +266,8 @@ func TestParseColumn_Types_AsSQLWritesThem(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}
-	for _, text := range []string{"", "bigintt", "decimal(39,2)", "decimal(3,4)", "array<>", "map<int,int>", "struct<>",
+	for _, text := range []string{"", "bigintt", "decimal(39,2)", "decimal(3,4)", "array<>", "map<int,int>",
+		"struct<>",
 		"int not", "int null", "array<int", strings.Repeat("array<", 50)} {
 		if _, err := spec.ParseColumn(text); err == nil {
 			t.Errorf("%q: got a column, want an error", text)
@@ -274,7 +277,8 @@ func TestParseColumn_Types_AsSQLWritesThem(t *testing.T) {
 
 func TestFiles_FolderOfProject_PipelinesInOrder(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{spec.ProjectFile, "pipelines/b.yaml", "pipelines/a/c.yml", "pipelines/.x.yaml", "other.yaml",
+	for _, name := range []string{spec.ProjectFile, "pipelines/b.yaml", "pipelines/a/c.yml",
+		"pipelines/.x.yaml", "other.yaml",
 		"pipelines/.git/d.yaml", "pipelines/e.txt"} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -303,7 +307,8 @@ func TestFiles_FolderOfProject_PipelinesInOrder(t *testing.T) {
 func TestJSONSchema_Valid_DescribesAllKeys(t *testing.T) {
 	for _, project := range []bool{false, true} {
 		text := string(spec.JSONSchema(project))
-		for _, key := range map[bool][]string{false: {"pipeline", "kafka", "columns", "stop_above", "partition_by", "every"},
+		for _, key := range map[bool][]string{false: {"pipeline", "kafka", "columns", "stop_above", "partition_by",
+			"every"},
 			true: {"connections", "lake", "environments", "embedded"}}[project] {
 			if !strings.Contains(text, `"`+key+`"`) {
 				t.Errorf("project %v: no key %s", project, key)

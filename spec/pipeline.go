@@ -122,11 +122,10 @@ func (s *Source) shape() shape {
 }
 
 func (s *Schema) shape() shape {
-	return object{keys: []key{
+	return object{atMost: []string{"columns", "infer"}, keys: []key{
 		{name: "columns", doc: "The columns and their types, as SQL writes them.",
 			is: mapOf(&s.Columns, columnType)},
-		{name: "infer", doc: "How many first records are looked at for columns that are not given. " +
-			"Default: 10000 when no columns are given, else none.",
+		{name: "infer", doc: "How many first records are looked at for the columns. Default: 10000.",
 			is: inferShape(&s.Infer)},
 		{name: "new_fields", doc: "What becomes of a field that has no column: add it to the table, rescue it as " +
 			"JSON into the " +

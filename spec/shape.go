@@ -104,7 +104,8 @@ func (o object) check(r *reader, n *node, seen map[string]place, excused map[str
 	}
 	for _, names := range [][]string{o.oneOf, o.atMost} {
 		if found := present(names, seen); len(found) > 1 {
-			r.add(seen[found[1]], freshet.CodeBadValue, "keep one of them", "the keys %s exclude each other", join(found))
+			r.add(seen[found[1]], freshet.CodeBadValue, "keep one of them", "the keys %s exclude each other",
+				join(found))
 		}
 	}
 }

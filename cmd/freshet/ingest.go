@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/freshet-io/freshet/spec"
 )
@@ -82,10 +83,61 @@ type ingestArgs struct {
 	offsets    []string
 }
 
+// ingestSet are the flags that describe a pipeline without a file.
+type ingestSet struct {
+	values map[string]*string
+	lists  map[string]*[]string
+	bools  map[string]*bool
+	more   ingestArgs
+}
+
+func (s *ingestSet) add(fs *pflag.FlagSet) {
+	s.values, s.lists, s.bools = map[string]*string{}, map[string]*[]string{}, map[string]*bool{}
+	for _, f := range ingestFlags {
+		switch f.kind {
+		case "bool":
+			s.bools[f.name] = fs.Bool(f.name, false, f.doc)
+		case "list":
+			s.lists[f.name] = fs.StringSlice(f.name, nil, f.doc)
+		default:
+			s.values[f.name] = fs.String(f.name, "", f.doc)
+		}
+	}
+	m := &s.more
+	fs.StringVar(&m.schema, "schema", "", "columns and types, such as 'id bigint not null, amount "+
+		"decimal(18,2)'")
+	fs.StringArrayVar(&m.derive, "derive", nil, "NAME=EXPRESSION: a column to add or replace; may be repeated")
+	fs.StringArrayVar(&m.filter, "filter", nil, "a condition that rows must meet to stay; may be repeated")
+	fs.StringArrayVar(&m.selection, "select", nil, "a column, or EXPRESSION AS NAME, that stays; may be "+
+		"repeated")
+	fs.StringArrayVar(&m.properties, "property", nil, "NAME=VALUE: a table property of a new table; may be "+
+		"repeated")
+	fs.StringArrayVar(&m.offsets, "start-offset", nil, "[TOPIC:]PARTITION=OFFSET: the first offset that a new "+
+		"table "+
+		"reads; may be repeated")
+}
+
+// compose is the pipeline that the arguments and flags describe.
+func (s *ingestSet) compose(c *cli, flags *pflag.FlagSet, source, table string) (*spec.Pipeline, error) {
+	project, err := c.openProject("", false)
+	if err != nil {
+		return nil, err
+	}
+	set, err := ingestSettings(project, source, tableArgument(table), &s.more)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range ingestFlags {
+		if flags.Changed(f.name) {
+			set = append(set, f.setting(s))
+		}
+	}
+	return spec.Compose(project, &spec.LoadOptions{Set: set})
+}
+
 func (c *cli) ingestCommand() *cobra.Command {
 	var flags runFlags
-	var more ingestArgs
-	values, lists, bools := map[string]*string{}, map[string]*[]string{}, map[string]*bool{}
+	var set ingestSet
 	cmd := &cobra.Command{
 		Use:   "ingest kafka://HOST:PORT[,HOST:PORT…]/TOPIC[,TOPIC…] TABLE",
 		Short: "Move a topic into a table, without a file",
@@ -108,62 +160,27 @@ order: all --derive, all --filter, then --select.`,
 			if err := flags.check(); err != nil {
 				return err
 			}
-			project, err := c.openProject("", false)
-			if err != nil {
-				return err
-			}
-			set, err := ingestSettings(project, args[0], tableArgument(args[1]), &more)
-			if err != nil {
-				return err
-			}
-			for _, f := range ingestFlags {
-				if cmd.Flags().Changed(f.name) {
-					set = append(set, f.setting(values, lists, bools))
-				}
-			}
-			p, err := spec.Compose(project, &spec.LoadOptions{Set: set})
+			p, err := set.compose(c, cmd.Flags(), args[0], args[1])
 			if err != nil {
 				return err
 			}
 			return c.runAll(cmd.Context(), []*spec.Pipeline{p}, flags)
 		},
 	}
-	fs := cmd.Flags()
-	for _, f := range ingestFlags {
-		switch f.kind {
-		case "bool":
-			bools[f.name] = fs.Bool(f.name, false, f.doc)
-		case "list":
-			lists[f.name] = fs.StringSlice(f.name, nil, f.doc)
-		default:
-			values[f.name] = fs.String(f.name, "", f.doc)
-		}
-	}
-	fs.StringVar(&more.schema, "schema", "", "columns and types, such as 'id bigint not null, amount "+
-		"decimal(18,2)'")
-	fs.StringArrayVar(&more.derive, "derive", nil, "NAME=EXPRESSION: a column to add or replace; may be "+
-		"repeated")
-	fs.StringArrayVar(&more.filter, "filter", nil, "a condition that rows must meet to stay; may be repeated")
-	fs.StringArrayVar(&more.selection, "select", nil, "a column, or EXPRESSION AS NAME, that stays; may be "+
-		"repeated")
-	fs.StringArrayVar(&more.properties, "property", nil, "NAME=VALUE: a table property of a new table; may be "+
-		"repeated")
-	fs.StringArrayVar(&more.offsets, "start-offset", nil,
-		"[TOPIC:]PARTITION=OFFSET: the first offset that a new table reads; may be repeated")
+	set.add(cmd.Flags())
 	flags.add(cmd)
 	return cmd
 }
 
-func (f ingestFlag) setting(values map[string]*string, lists map[string]*[]string,
-	bools map[string]*bool) spec.Setting {
+func (f ingestFlag) setting(set *ingestSet) spec.Setting {
 	s := spec.Setting{Path: strings.Split(f.path, "."), Place: "--" + f.name}
 	switch f.kind {
 	case "bool":
-		s.Value = strconv.FormatBool(*bools[f.name])
+		s.Value = strconv.FormatBool(*set.bools[f.name])
 	case "list":
-		s.Value = *lists[f.name]
+		s.Value = *set.lists[f.name]
 	default:
-		s.Value = *values[f.name]
+		s.Value = *set.values[f.name]
 	}
 	return s
 }

@@ -100,7 +100,8 @@ Every flag can also be set by a variable: FRESHET_ and its name in capitals, so 
 	root.AddCommand(
 		c.quickstartCommand(), c.ingestCommand(), c.runCommand(), c.lintCommand(), c.initCommand(),
 		c.schemaCommand(),
-		c.tableCommand(), c.explainCommand(), c.completionCommand(root), c.versionCommand(),
+		c.tableCommand(), c.progressCommand(), c.quarantineCommand(), c.explainCommand(),
+		c.completionCommand(root), c.versionCommand(),
 	)
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	root.SetFlagErrorFunc(flagError)
@@ -177,7 +178,8 @@ func args(least, most int, wanted string) cobra.PositionalArgs {
 		if len(given) >= least && (most < 0 || len(given) <= most) {
 			return nil
 		}
-		return usageError(fmt.Sprintf("%s: found %s, wanted %s", cmd.CommandPath(), plural(len(given), "argument"), wanted),
+		return usageError(fmt.Sprintf("%s: found %s, wanted %s", cmd.CommandPath(), plural(len(given), "argument"),
+			wanted),
 			cmd.CommandPath()+" --help")
 	}
 }

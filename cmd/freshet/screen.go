@@ -181,8 +181,8 @@ func (r *runner) summarise() {
 			continue
 		}
 		rate := float64(t.Rows) / max(took.Seconds(), 0.001)
-		line := fmt.Sprintf("%s.%s  %s rows in %s (%s rows/s), %s stored, %s", t.Namespace, t.Pipeline,
-			number(t.Rows), span(took), short(rate), bytesText(t.StoredBytes), plural(t.Commits, "commit"))
+		line := fmt.Sprintf("%s.%s  %s in %s (%s rows/s), %s stored, %s", t.Namespace, t.Pipeline,
+			plural(t.Rows, "row"), span(took), short(rate), bytesText(t.StoredBytes), plural(t.Commits, "commit"))
 		if t.Commits > 0 {
 			line += fmt.Sprintf(", %s is at version %d", shownPath(t.LastTable), t.LastVersion)
 		}

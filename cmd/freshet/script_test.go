@@ -19,7 +19,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"freshet": main})
 }
 
-// TestScripts plays what people type and see: testdata/script/*.txtar. Besides testscript's own commands there are
+// TestScripts plays what people type and see: testdata/script/*.txtar. Besides testscript's own commands
+// there are
 //
 //	broker                    start a Kafka broker for the scene; $BROKER is its address
 //	topic NAME PARTITIONS     make a topic
@@ -67,7 +68,8 @@ func produce(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func connect(ts *testscript.TestScript) *kgo.Client {
-	client, err := kgo.NewClient(kgo.SeedBrokers(ts.Getenv("BROKER")), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(ts.Getenv("BROKER")),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	ts.Check(err)
 	return client
 }
