@@ -16,9 +16,9 @@ import (
 
 const module = "github.com/freshet-io/freshet"
 
-// mayImport says, for each part of the tree, which parts of ours its files (tests left out) may import. A part is a
-// folder with what is below it; "" is the root package. Below a part everything may import the part itself and what is
-// beside it in it.
+// mayImport says, for each part of the tree, which parts of ours its files (tests left out) may import. A
+// part is a folder with what is below it; "" is the root package. Below a part everything may import the part
+// itself and what is beside it in it.
 var mayImport = map[string][]string{
 	"":                   {"store"},
 	"store":              {},
@@ -61,7 +61,8 @@ type source struct {
 	doc     bool // it has the package comment
 }
 
-// sources parses all Go files of the repository; it does not ask the go command, whose answer the test cache would hide.
+// sources parses all Go files of the repository; it does not ask the go command, whose answer the test cache
+// would hide.
 func sources(t *testing.T) []source {
 	t.Helper()
 	var all []source
@@ -74,7 +75,8 @@ func sources(t *testing.T) []source {
 		case path.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go"):
 			return nil
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), filepath.FromSlash(file), nil, parser.ImportsOnly|parser.ParseComments)
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.FromSlash(file), nil,
+			parser.ImportsOnly|parser.ParseComments)
 		if err != nil {
 			return err
 		}
@@ -200,7 +202,8 @@ func TestArchitecture_Packages_HaveOneComment(t *testing.T) {
 
 func TestArchitecture_Code_NoInitNoUtil(t *testing.T) {
 	for _, s := range sources(t) {
-		if base := path.Base(s.folder); slices.Contains([]string{"util", "utils", "common", "helpers", "misc"}, base) {
+		base := path.Base(s.folder)
+		if slices.Contains([]string{"util", "utils", "common", "helpers", "misc"}, base) {
 			t.Errorf("%s: a package named %s says nothing", s.path, base)
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), filepath.FromSlash(s.path), nil, parser.SkipObjectResolution)

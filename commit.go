@@ -27,8 +27,9 @@ type result struct {
 	err   error // nil, ErrStale, or what ends the run
 }
 
-// commitAll is the commit goroutine: it runs the sealed commits in order and acknowledges them, until there are no
-// more. After a stale commit it drops all later ones of that table that were sealed on top of it; after a failure, all.
+// commitAll is the commit goroutine: it runs the sealed commits in order and acknowledges them, until there
+// are no more. After a stale commit it drops all later ones of that table that were sealed on top of it;
+// after a failure, all.
 func (r *run) commitAll(ctx context.Context) {
 	defer close(r.results)
 	stale := map[string]int{} // the generation of the table that is lost

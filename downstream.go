@@ -14,8 +14,8 @@ import (
 // errEnded is what a source hears that asks after the run's end.
 var errEnded = errors.New("the pipeline has ended")
 
-// ask is what Downstream wants of the write goroutine: to own lanes from now on, at this progress, or to give lanes up
-// and commit what was written of them.
+// ask is what Downstream wants of the write goroutine: to own lanes from now on, at this progress, or to give
+// lanes up and commit what was written of them.
 type ask struct {
 	table    string
 	own      bool
@@ -97,7 +97,8 @@ func (d downstream) plan(schema *arrow.Schema) (*arrow.Schema, error) {
 	return schema, nil
 }
 
-// Resume settles what is on its way of these lanes, so that the table's answer counts it, and lets them go on from there.
+// Resume settles what is on its way of these lanes, so that the table's answer counts it, and lets them go on
+// from there.
 func (d downstream) Resume(ctx context.Context, table string, lanes []Lane) (Progress, error) {
 	if err := d.put(ctx, ask{table: table, lanes: lanes}); err != nil {
 		return nil, err
@@ -114,7 +115,8 @@ func (d downstream) Start(ctx context.Context, table string, starts Progress) (P
 	})
 }
 
-func (d downstream) own(ctx context.Context, table, what string, look func() (Progress, error)) (Progress, error) {
+func (d downstream) own(ctx context.Context, table, what string, look func() (Progress, error)) (
+	Progress, error) {
 	var p Progress
 	err := d.waitOut(ctx, what, func() (err error) {
 		p, err = look()
@@ -126,7 +128,8 @@ func (d downstream) own(ctx context.Context, table, what string, look func() (Pr
 	return p, d.put(ctx, ask{table: table, own: true, progress: p})
 }
 
-// Release commits what was read of the lanes and forgets them. After the run's end there is nothing to commit.
+// Release commits what was read of the lanes and forgets them. After the run's end there is nothing to
+// commit.
 func (d downstream) Release(ctx context.Context, table string, lanes []Lane) error {
 	err := d.put(ctx, ask{table: table, lanes: lanes})
 	if errors.Is(err, errEnded) {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// lanes knows, of each lane of each table, up to where its batches have been written. Only the write goroutine uses it.
+// lanes knows, of each lane of each table, up to where its batches have been written. Only the write
+// goroutine uses it.
 type lanes map[laneKey]*laneState
 
 type laneKey struct {
@@ -55,8 +56,9 @@ func (l lanes) clean() {
 	}
 }
 
-// admit cuts from the batch what the lane is past already, and moves the lane on to its end. It returns false when
-// nothing of the batch is wanted. Errors: a gap that no rewind explains, or a lane that was never resumed.
+// admit cuts from the batch what the lane is past already, and moves the lane on to its end. It returns false
+// when nothing of the batch is wanted. Errors: a gap that no rewind explains, or a lane that was never
+// resumed.
 func (l lanes) admit(b *Batch) (bool, error) {
 	s := l[laneKey{b.Table, b.Lane}]
 	switch {

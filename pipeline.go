@@ -28,10 +28,11 @@ type Pipeline struct {
 
 // Options tune a Pipeline. The zero value of each field means its default.
 type Options struct {
-	// Every is the longest that a record waits for its commit, from its arrival on. Default 10 s. The first commit of
-	// a run does not wait for it, so that whoever starts a pipeline soon sees that it works.
+	// Every is the longest that a record waits for its commit, from its arrival on. Default 10 s. The first
+	// commit of a run does not wait for it, so that whoever starts a pipeline soon sees that it works.
 	Every time.Duration
-	// MaxRows is the number of rows and rejects, over all tables, from which a commit is made at once. Default 0: no limit.
+	// MaxRows is the number of rows and rejects, over all tables, from which a commit is made at once. Default
+	// 0: no limit.
 	MaxRows int64
 	// MaxBytes is the size as stored from which a commit is made at once. Default 256 MiB.
 	MaxBytes int64
@@ -74,10 +75,10 @@ func (o Options) withDefaults() Options {
 // errShutdown says that the time for a shutdown was not enough.
 var errShutdown = errors.New("the time for the shutdown is over")
 
-// Run moves changes until ctx ends, the source has no more (a bounded one), or something fails. When ctx ends it stops
-// reading, commits what was read within ShutdownTimeout, and returns nil; what could not be committed will be read
-// again, and the error says so. Outages of the target are waited out. A failure of the source first lets what was read
-// be committed. Errors for people are *Error. A Pipeline runs once at a time.
+// Run moves changes until ctx ends, the source has no more (a bounded one), or something fails. When ctx ends
+// it stops reading, commits what was read within ShutdownTimeout, and returns nil; what could not be
+// committed will be read again, and the error says so. Outages of the target are waited out. A failure of the
+// source first lets what was read be committed. Errors for people are *Error. A Pipeline runs once at a time.
 func (p *Pipeline) Run(ctx context.Context) error {
 	opts := p.Options.withDefaults()
 	r := &run{
@@ -129,7 +130,8 @@ type item struct {
 	rewind int    // of a mark: how many rewinds the source had carried out before
 }
 
-// all opens both ends, lets the goroutines work, and closes both ends. The caller's goroutine is the read goroutine.
+// all opens both ends, lets the goroutines work, and closes both ends. The caller's goroutine is the read
+// goroutine.
 func (r *run) all(ctx context.Context) error {
 	if err := r.target.Open(ctx); err != nil {
 		return errors.Join(err, r.target.Close(context.WithoutCancel(ctx)))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,7 +37,8 @@ func newRig(lanes int, src freshettest.SourceOptions, opts freshet.Options, faul
 	r.source = freshettest.NewSource(r.origin, src)
 	opts.Observer.Stale = func(string) { r.note(func() { r.stales++ }) }
 	opts.Observer.State = func(s string) { r.note(func() { r.states = append(r.states, s) }) }
-	r.Pipeline = freshet.Pipeline{Name: "test", Source: r.source, Target: freshettest.NewTarget(r.tables, fault), Options: opts}
+	r.Pipeline = freshet.Pipeline{Name: "test", Source: r.source, Options: opts,
+		Target: freshettest.NewTarget(r.tables, fault)}
 	return r
 }
 
@@ -152,7 +154,8 @@ func TestRun_ContextEnds_WhatWasReadIsCommitted(t *testing.T) {
 
 func TestRun_StoreDoesNotAnswerAtShutdown_EndsInTimeAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(1, freshettest.SourceOptions{}, freshet.Options{Every: time.Hour, ShutdownTimeout: 7 * time.Second}, nil)
+		opts := freshet.Options{Every: time.Hour, ShutdownTimeout: 7 * time.Second}
+		r := newRig(1, freshettest.SourceOptions{}, opts, nil)
 		r.Target = hanging{r.Target}
 		r.origin.Fill(5)
 		end := r.begin(t)
@@ -188,16 +191,21 @@ func (hangingCommit) Run(ctx context.Context) (freshet.Committed, error) {
 
 func TestRun_CommitsHang_ReadingStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		read := 0
+		var read atomic.Int64
 		opts := freshet.Options{MaxRows: 2, QueueBatches: 3, ShutdownTimeout: time.Second}
-		r := newRig(1, freshettest.SourceOptions{MaxBatch: 1, Fail: func() error { read++; return nil }}, opts, nil)
+		count := func() error {
+			read.Add(1)
+			return nil
+		}
+		r := newRig(1, freshettest.SourceOptions{MaxBatch: 1, Fail: count}, opts, nil)
 		r.Target = hanging{r.Target}
 		r.origin.Fill(1000)
 		end := r.begin(t)
 		time.Sleep(time.Hour)
-		// Two groups of 2 rows are sealed and one waits to be; three batches are queued and one waits for the queue.
-		if read > 6+3+2 {
-			t.Errorf("got %d batches read while nothing is committed, want at most 11", read)
+		// Two groups of 2 rows are sealed and one waits to be; three batches are queued and one waits for the
+		// queue.
+		if n := read.Load(); n > 6+3+2 {
+			t.Errorf("got %d batches read while nothing is committed, want at most 11", n)
 		}
 		if end() == nil {
 			t.Error("got no error, want one about the shutdown")
@@ -207,7 +215,8 @@ func TestRun_CommitsHang_ReadingStops(t *testing.T) {
 
 func TestRun_Stale_ReadAgainAndEachOnce(t *testing.T) {
 	n := 0
-	r := newRig(3, freshettest.SourceOptions{Bounded: true}, freshet.Options{MaxRows: 7}, func(call string, _ int) error {
+	opts := freshet.Options{MaxRows: 7}
+	r := newRig(3, freshettest.SourceOptions{Bounded: true}, opts, func(call string, _ int) error {
 		if call == "Run" {
 			if n++; n%3 == 1 {
 				return fmt.Errorf("%w: on purpose", freshet.ErrStale)
@@ -225,10 +234,10 @@ func TestRun_Stale_ReadAgainAndEachOnce(t *testing.T) {
 
 func TestRun_StaleOverAndOver_PausesGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		runs := 0
+		var runs atomic.Int64
 		r := newRig(1, freshettest.SourceOptions{Bounded: true}, freshet.Options{}, func(call string, n int) error {
 			if call == "Run" {
-				runs++
+				runs.Add(1)
 				return freshet.ErrStale
 			}
 			return nil
@@ -236,8 +245,8 @@ func TestRun_StaleOverAndOver_PausesGrow(t *testing.T) {
 		r.origin.Fill(3)
 		end := r.begin(t)
 		time.Sleep(10 * time.Minute)
-		if runs < 60 || runs > 200 {
-			t.Errorf("got %d attempts in ten minutes, want one in 5 to 10 seconds in the end", runs)
+		if n := runs.Load(); n < 60 || n > 200 {
+			t.Errorf("got %d attempts in ten minutes, want one in 5 to 10 seconds in the end", n)
 		}
 		must(t, end())
 	})
@@ -246,7 +255,8 @@ func TestRun_StaleOverAndOver_PausesGrow(t *testing.T) {
 func TestRun_WriteFailsForAMoment_ReadAgain(t *testing.T) {
 	for _, call := range []string{"Write", "Seal", "Resume", "Start", "Ensure", "Schema"} {
 		t.Run(call, func(t *testing.T) {
-			r := newRig(2, freshettest.SourceOptions{Bounded: true}, freshet.Options{MaxRows: 7}, func(c string, n int) error {
+			opts := freshet.Options{MaxRows: 7}
+			r := newRig(2, freshettest.SourceOptions{Bounded: true}, opts, func(c string, n int) error {
 				if c == call && n <= 2 {
 					return fmt.Errorf("%s: %w", c, store.ErrUnavailable)
 				}
@@ -262,9 +272,11 @@ func TestRun_WriteFailsForAMoment_ReadAgain(t *testing.T) {
 var errBroken = errors.New("broken")
 
 func TestRun_TargetFails_ErrorReturned(t *testing.T) {
-	for _, call := range []string{"Open", "Schema", "Ensure", "Resume", "Start", "Write", "Seal", "Run", "Close"} {
+	calls := []string{"Open", "Schema", "Ensure", "Resume", "Start", "Write", "Seal", "Run", "Close"}
+	for _, call := range calls {
 		t.Run(call, func(t *testing.T) {
-			r := newRig(2, freshettest.SourceOptions{Bounded: true}, freshet.Options{MaxRows: 7}, func(c string, n int) error {
+			opts := freshet.Options{MaxRows: 7}
+			r := newRig(2, freshettest.SourceOptions{Bounded: true}, opts, func(c string, n int) error {
 				if c == call {
 					return errBroken
 				}
@@ -300,7 +312,8 @@ func TestRun_LanesMove_CommittedBeforeRelease(t *testing.T) {
 		opts := freshet.Options{Every: time.Hour}
 		r := newRig(2, freshettest.SourceOptions{}, opts, nil)
 		other := freshettest.NewSource(r.origin, freshettest.SourceOptions{Lanes: []freshet.Lane{}})
-		second := freshet.Pipeline{Name: "second", Source: other, Target: freshettest.NewTarget(r.tables, nil), Options: opts}
+		second := freshet.Pipeline{Name: "second", Source: other, Options: opts,
+			Target: freshettest.NewTarget(r.tables, nil)}
 		r.origin.Fill(40)
 		end := r.begin(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -421,7 +434,8 @@ func TestDownstream_Schema_MappedBackThroughSteps(t *testing.T) {
 	spy := &schemaSpy{Source: r.source}
 	r.Source, r.Steps = spy, []freshet.Step{rename{"seq", "number"}, rename{"number", "offset"}}
 	must(t, r.Run(t.Context()))
-	if got, want := spy.schema.Fields(), freshettest.Schema().Fields(); !slices.EqualFunc(got, want, arrow.Field.Equal) {
+	got, want := spy.schema.Fields(), freshettest.Schema().Fields()
+	if !slices.EqualFunc(got, want, arrow.Field.Equal) {
 		t.Errorf("got %v, want the columns of the source, %v", got, want)
 	}
 	again := &schemaSpy{Source: freshettest.NewSource(r.origin, freshettest.SourceOptions{Bounded: true})}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// read is the read goroutine. It closes the queue when there is nothing more to read: ctx has ended, a bounded source
-// is at its end, or the source failed.
+// read is the read goroutine. It closes the queue when there is nothing more to read: ctx has ended, a
+// bounded source is at its end, or the source failed.
 func (r *run) read(ctx context.Context) error {
 	defer close(r.queue)
 	if err := r.source.Open(ctx, downstream{r}); err != nil {
@@ -81,8 +81,8 @@ func (r *run) enqueue(ctx context.Context, b *Batch) bool {
 	}
 }
 
-// atEnd tells the write goroutine that the source has no more, and waits for what it makes of it. It returns false
-// when there is something to rewind first: a commit was stale, and what it held is read again.
+// atEnd tells the write goroutine that the source has no more, and waits for what it makes of it. It returns
+// false when there is something to rewind first: a commit was stale, and what it held is read again.
 func (r *run) atEnd(ctx, awake context.Context, rewound int) bool {
 	select {
 	case r.queue <- item{rewind: rewound}:
@@ -97,8 +97,8 @@ func (r *run) atEnd(ctx, awake context.Context, rewound int) bool {
 	}
 }
 
-// rewinds are the tables that the source must read again, by when. The write goroutine adds, the read goroutine takes.
-// The zero value is ready.
+// rewinds are the tables that the source must read again, by when. The write goroutine adds, the read
+// goroutine takes. The zero value is ready.
 type rewinds struct {
 	mu     sync.Mutex
 	due    map[string]struct{}
@@ -132,8 +132,8 @@ func (w *rewinds) add(table string, delay time.Duration) {
 	w.timers[t] = struct{}{}
 }
 
-// take returns the tables that are due, how many additions that makes, and a context that ends with ctx or when the
-// next table becomes due.
+// take returns the tables that are due, how many additions that makes, and a context that ends with ctx or
+// when the next table becomes due.
 func (w *rewinds) take(ctx context.Context) (awake context.Context, tables []string, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

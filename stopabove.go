@@ -9,8 +9,8 @@ import (
 type StopAbove struct {
 	Share  float64       // 0 to 1: rejects of all records
 	Window time.Duration // over which it is taken. Default 5 min
-	// AtLeast is how many records the window must hold to be judged; a run that comes to its end by itself is judged
-	// whatever it holds. Default 1000.
+	// AtLeast is how many records the window must hold to be judged; a run that comes to its end by itself is
+	// judged whatever it holds. Default 1000.
 	AtLeast int64
 }
 
@@ -76,7 +76,8 @@ func (w *rejectWindow) judge(at, atLeast int64) error {
 		return nil
 	}
 	return &Error{Code: CodeTooManyRejects, Class: ClassCheck,
-		Msg: fmt.Sprintf("%d of the last %d records went to quarantine (%.2f %%), more than the %.2f %% that stop_above allows",
+		Msg: fmt.Sprintf("%d of the last %d records went to quarantine (%.2f %%), more than the %.2f %% that "+
+			"stop_above allows",
 			rejects, all, 100*float64(rejects)/float64(all), 100*w.limit.Share),
 		Fix: "look at them with `freshet quarantine list`, mend the origin or the schema, and run again; " +
 			"what was read is committed"}

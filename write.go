@@ -40,8 +40,9 @@ func newWriter(r *run) *writer {
 	return w
 }
 
-// loop writes what comes from the queue and seals it in time, until the queue is closed, everything is committed, or
-// something fails; then it stops the reading, and returns when the commit goroutine has ended too.
+// loop writes what comes from the queue and seals it in time, until the queue is closed, everything is
+// committed, or something fails; then it stops the reading, and returns when the commit goroutine has ended
+// too.
 func (w *writer) loop(ctx context.Context, stopReading func()) error {
 	defer w.timer.Stop()
 	err := w.work(ctx)
@@ -168,8 +169,8 @@ func (w *writer) setDue(oldest time.Time) {
 	}
 }
 
-// sealIfDue seals when it is time, unless the commits cannot keep up: then waiting makes the next one larger, and not
-// later than it would be behind the others.
+// sealIfDue seals when it is time, unless the commits cannot keep up: then waiting makes the next one larger,
+// and not later than it would be behind the others.
 func (w *writer) sealIfDue(ctx context.Context) error {
 	if w.due.IsZero() || w.flying >= maxFlying || time.Now().Before(w.due) {
 		return nil
@@ -177,7 +178,8 @@ func (w *writer) sealIfDue(ctx context.Context) error {
 	return w.flush(ctx, nil)
 }
 
-// flush seals what is pending and hands it over; passed, if any, is closed once that and all before it is done with.
+// flush seals what is pending and hands it over; passed, if any, is closed once that and all before it is
+// done with.
 func (w *writer) flush(ctx context.Context, passed chan struct{}) error {
 	g := group{passed: passed}
 	if len(w.pending) > 0 {
@@ -203,7 +205,8 @@ func (w *writer) flush(ctx context.Context, passed chan struct{}) error {
 }
 
 // unsealed drops the tables that Seal could not seal.
-func (w *writer) unsealed(ctx context.Context, tables map[string]span, sealed map[string]int, err error) error {
+func (w *writer) unsealed(ctx context.Context, tables map[string]span, sealed map[string]int,
+	err error) error {
 	for table := range tables {
 		if _, ok := sealed[table]; ok {
 			continue
@@ -215,8 +218,8 @@ func (w *writer) unsealed(ctx context.Context, tables map[string]span, sealed ma
 	return nil
 }
 
-// handOver gives the group to the commit goroutine. While that is busy its results are settled, lest each waits for
-// the other.
+// handOver gives the group to the commit goroutine. While that is busy its results are settled, lest each
+// waits for the other.
 func (w *writer) handOver(ctx context.Context, g group) error {
 	for {
 		select {
@@ -283,8 +286,9 @@ func (w *writer) lost(ctx context.Context, table, doing string, err error) error
 	return nil
 }
 
-// stale drops what was written of the table and not committed, and has the source read it again. The pauses between
-// attempts without progress grow and are random, so that two copies that fight over a table do not keep in step.
+// stale drops what was written of the table and not committed, and has the source read it again. The pauses
+// between attempts without progress grow and are random, so that two copies that fight over a table do not
+// keep in step.
 func (w *writer) stale(table string) {
 	w.target.Discard(table)
 	w.gens[table]++
@@ -304,7 +308,8 @@ func (w *writer) stale(table string) {
 	w.rewinds.add(table, pause)
 }
 
-// pauseAfter is how long to wait after that many failures in a row: nothing, then up to 50 ms, 100 ms, … 10 s.
+// pauseAfter is how long to wait after that many failures in a row: nothing, then up to 50 ms, 100 ms, … 10
+// s.
 func pauseAfter(strikes int) time.Duration {
 	if strikes == 0 {
 		return 0

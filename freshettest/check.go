@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// CheckOnce fails the test unless the rows are exactly those wanted, each once, and in the order of each lane.
+// CheckOnce fails the test unless the rows are exactly those wanted, each once, and in the order of each
+// lane.
 func CheckOnce(t *testing.T, what string, got []Row, want map[string][]int64) {
 	t.Helper()
 	lanes := map[string][]int64{}

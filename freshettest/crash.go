@@ -9,8 +9,8 @@ import (
 	freshet "github.com/freshet-io/freshet"
 )
 
-// Crash lets a process die at one of the calls between a pipeline and its ends: that call and every later one return
-// ErrCrash. The zero value lets it live, and counts.
+// Crash lets a process die at one of the calls between a pipeline and its ends: that call and every later one
+// return ErrCrash. The zero value lets it live, and counts.
 type Crash struct {
 	At    int  // the number of the call, from 1; 0: never
 	After bool // the call at which it dies is still carried out
@@ -125,7 +125,8 @@ func (t *mortalTarget) Ensure(ctx context.Context, table string, schema *arrow.S
 	return t.c.do(func() error { return t.Target.Ensure(ctx, table, schema) })
 }
 
-func (t *mortalTarget) Resume(ctx context.Context, table string, of []freshet.Lane) (p freshet.Progress, err error) {
+func (t *mortalTarget) Resume(ctx context.Context, table string, of []freshet.Lane) (
+	p freshet.Progress, err error) {
 	err = t.c.do(func() error {
 		p, err = t.Target.Resume(ctx, table, of)
 		return err
@@ -133,7 +134,8 @@ func (t *mortalTarget) Resume(ctx context.Context, table string, of []freshet.La
 	return p, err
 }
 
-func (t *mortalTarget) Start(ctx context.Context, table string, s freshet.Progress) (p freshet.Progress, err error) {
+func (t *mortalTarget) Start(ctx context.Context, table string, s freshet.Progress) (
+	p freshet.Progress, err error) {
 	err = t.c.do(func() error {
 		p, err = t.Target.Start(ctx, table, s)
 		return err

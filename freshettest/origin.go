@@ -1,11 +1,12 @@
-// Package freshettest holds what tests of a pipe need: an in-memory source and target, a way to let a process die at
-// any call, and the suites RunSource and RunTarget, which every Source and Target must pass.
+// Package freshettest holds what tests of a pipe need: an in-memory source and target, a way to let a process
+// die at any call, and the suites RunSource and RunTarget, which every Source and Target must pass.
 //
 //	func TestAppend(t *testing.T) {
 //		freshettest.RunTarget(t, func(t *testing.T) freshettest.TargetHarness { … })
 //	}
 //
-// All that is random comes from a seed that is printed. Non-goals: speed, and faults of a store (package storetest).
+// All that is random comes from a seed that is printed. Non-goals: speed, and faults of a store (package
+// storetest).
 package freshettest
 
 import (
@@ -36,8 +37,8 @@ const (
 	EmptyRecord                   // nothing: a tombstone
 )
 
-// Origin is what a Source reads: lanes of records that stay. Several sources may read it, as processes do. It is safe
-// for concurrent use.
+// Origin is what a Source reads: lanes of records that stay. Several sources may read it, as processes do. It
+// is safe for concurrent use.
 type Origin struct {
 	mu      sync.Mutex
 	lanes   []freshet.Lane
@@ -95,7 +96,8 @@ func (o *Origin) Fill(n int) {
 	}
 }
 
-// Want is what a table that takes all lanes must hold at the end: the seqs of each lane's rows and rejects, in order.
+// Want is what a table that takes all lanes must hold at the end: the seqs of each lane's rows and rejects,
+// in order.
 func (o *Origin) Want() (rows, rejects map[string][]int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -348,8 +348,8 @@ func pipe(o *Origin, seed uint64, target freshet.Target) (*freshet.Pipeline, *So
 		Options: freshet.Options{MaxRows: 4, QueueBatches: 2, Every: time.Hour, ShutdownTimeout: time.Minute}}, src
 }
 
-// crashes runs a pipeline that dies at its first call, its second, and so on, before and after it is carried out, each
-// time followed by one that lives.
+// crashes runs a pipeline that dies at its first call, its second, and so on, before and after it is carried
+// out, each time followed by one that lives.
 func (s targetSuite) crashes(t *testing.T) {
 	const seed = 1
 	t.Logf("seed %d", seed)

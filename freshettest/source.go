@@ -33,7 +33,8 @@ type SourceOptions struct {
 	Fail func() error
 }
 
-// Source reads an Origin. Its methods may be called as freshet.Source says; Assign, Revoke and Acked by any goroutine.
+// Source reads an Origin. Its methods may be called as freshet.Source says; Assign, Revoke and Acked by any
+// goroutine.
 type Source struct {
 	origin *Origin
 	opts   SourceOptions
@@ -61,8 +62,9 @@ func NewSource(o *Origin, opts SourceOptions) *Source {
 	if opts.Lanes == nil {
 		opts.Lanes = o.Lanes()
 	}
-	return &Source{origin: o, opts: opts, rng: rand.New(rand.NewPCG(opts.Seed, 1)), pos: map[freshet.Lane]int64{},
-		end: map[freshet.Lane]int64{}, acked: map[string]freshet.Progress{}, moved: make(chan struct{})}
+	return &Source{origin: o, opts: opts, rng: rand.New(rand.NewPCG(opts.Seed, 1)),
+		pos: map[freshet.Lane]int64{}, end: map[freshet.Lane]int64{},
+		acked: map[string]freshet.Progress{}, moved: make(chan struct{})}
 }
 
 // Open makes the tables and asks where the lanes go on.

@@ -75,8 +75,8 @@ func (s *Tables) Version(table string) int64 {
 	return -1
 }
 
-// Fault is asked before a call of a Target: "Write", "Seal", "Run" …, and how often it was called, from 1. What it
-// returns is what the call returns, without doing anything.
+// Fault is asked before a call of a Target: "Write", "Seal", "Run" …, and how often it was called, from 1.
+// What it returns is what the call returns, without doing anything.
 type Fault func(call string, n int) error
 
 // Target writes to Tables.

@@ -1,16 +1,16 @@
 // Package lake puts Delta tables at the ends of a pipe. It is the only package that knows both.
 //
-// Append is a freshet.Target that appends rows to Delta tables. Each commit holds the rows and, as one txn action a
-// lane, the progress that they make; it lands only if the table's progress is exactly what the rows started from. So
-// every row is in the table once, whatever crashes, freezes or runs twice. Records that cannot be taken are in the
-// quarantine table before the main table moves past them.
+// Append is a freshet.Target that appends rows to Delta tables. Each commit holds the rows and, as one txn
+// action a lane, the progress that they make; it lands only if the table's progress is exactly what the rows
+// started from. So every row is in the table once, whatever crashes, freezes or runs twice. Records that
+// cannot be taken are in the quarantine table before the main table moves past them.
 //
 //	target := lake.NewAppend(open, "bronze.orders", &lake.AppendOptions{PartitionBy: []string{"date"}})
 //	p := &freshet.Pipeline{Source: src, Target: target}
 //
-// Beside it are what a person needs to look after such a table: its progress (ReadProgress, SetProgress, ImportSpark) and its
-// quarantine (OpenQuarantine). What the package does not do: updates, deletes, vacuum; it reads no rows but those of
-// quarantine.
+// Beside it are what a person needs to look after such a table: its progress (ReadProgress, SetProgress,
+// ImportSpark) and its quarantine (OpenQuarantine). What the package does not do: updates, deletes, vacuum;
+// it reads no rows but those of quarantine.
 package lake
 
 import (
@@ -37,7 +37,8 @@ type Opener func(table string) (store.Store, error)
 // AppendOptions tune an Append. The zero value of each field means its default.
 type AppendOptions struct {
 	// ManyOrigins says that one table takes lanes of several origins, and so how its progress is named: then the
-	// origin is part of the name. The form is the table's; a table that has the other one is brought to this one.
+	// origin is part of the name. The form is the table's; a table that has the other one is brought to this
+	// one.
 	ManyOrigins bool
 	// PartitionBy are the partition columns of a table that is made. One that exists keeps its own.
 	PartitionBy []string
@@ -70,8 +71,8 @@ type Append struct {
 
 var _ freshet.Target = (*Append)(nil)
 
-// NewAppend returns a target that opens tables by open and records its progress in them under the name app, which
-// must not change as long as a table is to go on where it is. A nil opts means defaults.
+// NewAppend returns a target that opens tables by open and records its progress in them under the name app,
+// which must not change as long as a table is to go on where it is. A nil opts means defaults.
 func NewAppend(open Opener, app string, opts *AppendOptions) *Append {
 	a := &Append{app: app, open: open, tables: map[string]*table{}}
 	if opts != nil {
@@ -90,7 +91,8 @@ func NewAppend(open Opener, app string, opts *AppendOptions) *Append {
 	return a
 }
 
-// QuarantineName is where a table's rejects go unless it is said otherwise: beside it, with "_quarantine" behind its name.
+// QuarantineName is where a table's rejects go unless it is said otherwise: beside it, with "_quarantine"
+// behind its name.
 func QuarantineName(table string) string {
 	return strings.TrimRight(table, "/") + "_quarantine"
 }
@@ -118,8 +120,8 @@ func (a *Append) Close(ctx context.Context) error {
 	return nil
 }
 
-// table is what an Append knows of one table. The first half is for all, under mu; the second is the write half, which
-// only the goroutine that writes touches.
+// table is what an Append knows of one table. The first half is for all, under mu; the second is the write
+// half, which only the goroutine that writes touches.
 type table struct {
 	a    *Append
 	name string
@@ -159,7 +161,8 @@ func (a *Append) table(name string) (*table, error) {
 	return t, nil
 }
 
-// look returns the table's newest snapshot, nil when there is no table. It refuses a table that would forget progress.
+// look returns the table's newest snapshot, nil when there is no table. It refuses a table that would forget
+// progress.
 func (t *table) look(ctx context.Context) (*delta.Snapshot, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -70,8 +70,8 @@ func (t *table) saw(snap *delta.Snapshot) {
 	}
 }
 
-// commitRows builds the commit on the version that is known, and then on the newest, until it lands, or until that
-// version is not what the rows started from.
+// commitRows builds the commit on the version that is known, and then on the newest, until it lands, or until
+// that version is not what the rows started from.
 func (c *commit) commitRows(ctx context.Context) (delta.CommitResult, error) {
 	c.t.mu.Lock()
 	snap := c.t.snap
@@ -110,15 +110,15 @@ func (c *commit) commitRows(ctx context.Context) (delta.CommitResult, error) {
 	return delta.CommitResult{}, c.t.tooManyRaces()
 }
 
-// build makes the transaction on the snapshot. Errors: ErrStale when the snapshot is not what the rows started from, or no
-// longer takes them.
+// build makes the transaction on the snapshot. Errors: ErrStale when the snapshot is not what the rows
+// started from, or no longer takes them.
 func (c *commit) build(snap *delta.Snapshot) (*delta.Transaction, error) {
 	f := c.t.a.form()
 	set := txns{}
 	for l, s := range c.lanes {
 		id := f.lane(l)
 		if v, ok := snap.Txn(id); !ok || v != s.after {
-			return nil, fmt.Errorf("%w: %s is at %s, wanted %s", freshet.ErrStale, l, found(v, ok), found(s.after, true))
+			return nil, fmt.Errorf("%w: %s is at %s, wanted %d", freshet.ErrStale, l, found(v, ok), s.after)
 		}
 		if err := f.checkIdentity(c.t.name, snap, l); err != nil {
 			return nil, fmt.Errorf("%w: %w", freshet.ErrStale, err)
@@ -148,7 +148,8 @@ func found(v int64, ok bool) string {
 	return fmt.Sprint(v)
 }
 
-// fit checks that the files, written for the table as it was, may belong to it as it is, and adds their columns to it.
+// fit checks that the files, written for the table as it was, may belong to it as it is, and adds their
+// columns to it.
 func (c *commit) fit(tx *delta.Transaction, snap *delta.Snapshot) error {
 	stale := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{freshet.ErrStale}, args...)...)

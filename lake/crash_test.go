@@ -62,8 +62,8 @@ func mixed(seed uint64, lanes, records int) *freshettest.Origin {
 
 func pipe(o *freshettest.Origin, seed uint64, target freshet.Target, maxRows int64) *freshet.Pipeline {
 	src := freshettest.NewSource(o, freshettest.SourceOptions{Seed: seed, Bounded: true})
-	return &freshet.Pipeline{Name: "test", Source: src, Target: target, Options: freshet.Options{MaxRows: maxRows,
-		QueueBatches: 2, Every: time.Hour}}
+	return &freshet.Pipeline{Name: "test", Source: src, Target: target,
+		Options: freshet.Options{MaxRows: maxRows, QueueBatches: 2, Every: time.Hour}}
 }
 
 func (w *world) checkAll(t *testing.T, when string, o *freshettest.Origin) {
@@ -76,8 +76,8 @@ func (w *world) checkAll(t *testing.T, when string, o *freshettest.Origin) {
 	}
 }
 
-// The process that goes on cuts its batches in another way, so that what was in the window between the two commits is
-// spread over other commits.
+// The process that goes on cuts its batches in another way, so that what was in the window between the two
+// commits is spread over other commits.
 func TestAppend_CrashAtEveryStoreCall_EachOnce(t *testing.T) {
 	const seed = 11
 	t.Logf("seed %d", seed)
@@ -169,6 +169,7 @@ func TestAppend_FrozenBetweenQuarantineAndTable_EachOnce(t *testing.T) {
 		t.Fatalf("the frozen copy: got %v, want ErrStale", err)
 	}
 	c.Abort()
-	freshettest.CheckOnce(t, "rows", w.rows(t, "t"), map[string][]int64{lane.String(): {0, 3, 4, 5, 6, 7, 9, 10, 11, 12}})
+	want := map[string][]int64{lane.String(): {0, 3, 4, 5, 6, 7, 9, 10, 11, 12}}
+	freshettest.CheckOnce(t, "rows", w.rows(t, "t"), want)
 	freshettest.CheckOnce(t, "rejects", w.rejects(t, "t"), map[string][]int64{lane.String(): {1, 2, 8}})
 }

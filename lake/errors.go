@@ -25,7 +25,8 @@ func explain(table string, err error) error {
 	if err == nil {
 		return nil
 	}
-	e := &freshet.Error{Code: freshet.CodeStoreUnavailable, Class: freshet.ClassEnvironment, Place: table, Err: err}
+	e := &freshet.Error{Code: freshet.CodeStoreUnavailable, Class: freshet.ClassEnvironment, Place: table,
+		Err: err}
 	var known *freshet.Error
 	switch {
 	case errors.As(err, &known):

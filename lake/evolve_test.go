@@ -145,7 +145,7 @@ func TestWrite_TypesNeverFit_ErrorAfterAFewAttempts(t *testing.T) {
 	a := w.running(t, nil)
 	start(t, a, freshet.Progress{lane0: -1})
 	commit(t, a, wide(lane0, -1, 0, "extra", long))
-	for range 3 {
+	for range 8 {
 		wantStale(t, a.Write(t.Context(), wide(lane0, 0, 4, "extra", text)))
 		a.Discard("t")
 		start(t, a, freshet.Progress{lane0: -1})

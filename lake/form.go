@@ -17,8 +17,8 @@ import (
 //	<app>-<origin>#<originID>     1: the origin's identity; 0: an identity that was given up
 //	<app>#form                    1: one origin; 2: several
 //
-// The marker tells which of the two holds when a table has been brought from one to the other: txns cannot be taken
-// back. A table without it, but with progress, was written by kafka-delta-ingest: form 1.
+// The marker tells which of the two holds when a table has been brought from one to the other: txns cannot be
+// taken back. A table without it, but with progress, was written by kafka-delta-ingest: form 1.
 type form struct {
 	app  string
 	many bool
@@ -98,7 +98,8 @@ func (f form) checkIdentity(table string, snap *delta.Snapshot, l freshet.Lane) 
 			continue
 		}
 		return &freshet.Error{Code: freshet.CodeOriginChanged, Class: freshet.ClassInput, Place: l.Origin,
-			Msg: fmt.Sprintf("table %s holds the records of %s with id %s; there is one with id %s now: it was deleted and made again",
+			Msg: fmt.Sprintf("table %s holds the records of %s with id %s; there is one with id %s now: it was "+
+				"deleted and made again",
 				table, l.Origin, other, l.OriginID),
 			Fix: "to go on with the new one from its start, run `freshet progress set` with --new-origin; " +
 				"or write to another table"}
@@ -120,8 +121,8 @@ func (f form) startTxns(starts freshet.Progress) []delta.Txn {
 	return all
 }
 
-// txns are versions of txn actions by appId, which a commit sets under the condition that each was what the snapshot
-// that it is built upon has. One that has its version already is only checked to stay.
+// txns are versions of txn actions by appId, which a commit sets under the condition that each was what the
+// snapshot that it is built upon has. One that has its version already is only checked to stay.
 type txns map[string]int64
 
 func (s txns) addTo(tx *delta.Transaction, snap *delta.Snapshot) {
@@ -143,8 +144,8 @@ func (f form) record(s txns, l freshet.Lane, seq int64) {
 	}
 }
 
-// change brings the app's lanes in the snapshot from the form that it has to this one. It returns the txns to set, nil
-// when there is nothing to bring.
+// change brings the app's lanes in the snapshot from the form that it has to this one. It returns the txns to
+// set, nil when there is nothing to bring.
 func (f form) change(table string, snap *delta.Snapshot) (txns, error) {
 	was, ok := f.found(snap)
 	if !ok || was == f.number() {

@@ -112,10 +112,12 @@ func (w *world) rejects(t *testing.T, table string) []freshettest.Row {
 		return nil
 	}
 	open := map[freshettest.Row]int{}
-	for rec, err := range snap.Scan(t.Context(), &delta.ScanOptions{Columns: []string{"event", "origin", "lane", "seq"}}) {
+	columns := []string{"event", "origin", "lane", "seq"}
+	for rec, err := range snap.Scan(t.Context(), &delta.ScanOptions{Columns: columns}) {
 		must(t, err)
 		for i := range int(rec.NumRows()) {
-			l := freshet.Lane{Origin: rec.Column(1).(*array.String).Value(i), Name: rec.Column(2).(*array.String).Value(i)}
+			text := func(c int) string { return rec.Column(c).(*array.String).Value(i) }
+			l := freshet.Lane{Origin: text(1), Name: text(2)}
 			row := freshettest.Row{Lane: l.String(), Seq: rec.Column(3).(*array.Int64).Value(i)}
 			if rec.Column(0).(*array.String).Value(i) == "rejected" {
 				open[row]++

@@ -20,7 +20,8 @@ type AppProgress struct {
 	App         string
 	Version     int64 // of the table
 	ManyOrigins bool
-	// Foreign says that another program's txn is shown as it is: App is its appId, and there is one lane without a name.
+	// Foreign says that another program's txn is shown as it is: App is its appId, and there is one lane without
+	// a name.
 	Foreign bool
 	Lanes   []LaneProgress // by origin and name
 }
@@ -33,8 +34,8 @@ type LaneProgress struct {
 	Updated time.Time    // when the txn was written; zero when it does not say
 }
 
-// ReadProgress returns what the table at the root of st records, by app. Lanes of an app that nobody has marked as one
-// (kafka-delta-ingest does not) are recognised by a number at the end of their appId.
+// ReadProgress returns what the table at the root of st records, by app. Lanes of an app that nobody has
+// marked as one (kafka-delta-ingest does not) are recognised by a number at the end of their appId.
 func ReadProgress(ctx context.Context, st store.Store) ([]AppProgress, error) {
 	snap, err := openTable(ctx, st)
 	if err != nil {
@@ -66,7 +67,8 @@ func ReadProgress(ctx context.Context, st store.Store) ([]AppProgress, error) {
 	return all, nil
 }
 
-// foreign tells appIds that only look like those of lanes: a Spark query's id is a UUID, and may end in a number.
+// foreign tells appIds that only look like those of lanes: a Spark query's id is a UUID, and may end in a
+// number.
 func foreign(id string) bool {
 	const dashes = "8-13-18-23"
 	var at []string
@@ -149,10 +151,11 @@ func (f form) identityIn(snap *delta.Snapshot, origin string) string {
 
 // SetOptions tune SetProgress. The zero value of each field means its default.
 type SetOptions struct {
-	// ManyOrigins is the form for a table that has no progress of the app yet; see AppendOptions. One that has keeps its own.
+	// ManyOrigins is the form for a table that has no progress of the app yet; see AppendOptions. One that has
+	// keeps its own.
 	ManyOrigins bool
-	// NewOrigin accepts lanes whose origin has another identity than the table remembers: it was deleted and made
-	// again. Lanes of it that are not set begin at their start.
+	// NewOrigin accepts lanes whose origin has another identity than the table remembers: it was deleted and
+	// made again. Lanes of it that are not set begin at their start.
 	NewOrigin bool
 	// OnlyAbsent refuses to change lanes that have progress.
 	OnlyAbsent bool
@@ -160,10 +163,11 @@ type SetOptions struct {
 	Reason string
 }
 
-// SetProgress sets where lanes stand in the table at the root of st: the next record that is read is the one after.
-// A lane without an OriginID keeps the identity that the table knows. A pipeline that runs meanwhile notices, drops what it
-// has read and goes on from there. It returns the version of the commit.
-func SetProgress(ctx context.Context, st store.Store, app string, p freshet.Progress, opts *SetOptions) (int64, error) {
+// SetProgress sets where lanes stand in the table at the root of st: the next record that is read is the one
+// after. A lane without an OriginID keeps the identity that the table knows. A pipeline that runs meanwhile
+// notices, drops what it has read and goes on from there. It returns the version of the commit.
+func SetProgress(ctx context.Context, st store.Store, app string, p freshet.Progress, opts *SetOptions) (
+	version int64, err error) {
 	var o SetOptions
 	if opts != nil {
 		o = *opts
@@ -220,7 +224,8 @@ func (o *SetOptions) txns(table string, snap *delta.Snapshot, app string, p fres
 
 // identity makes sure that the lane's origin is the one that the table knows, or replaces that.
 func (o *SetOptions) identity(set txns, f form, table string, snap *delta.Snapshot, l freshet.Lane) error {
-	if known := f.origins(snap); !f.many && len(known) > 0 && l.Origin != "" && !slices.Contains(known, l.Origin) {
+	known := f.origins(snap)
+	if !f.many && len(known) > 0 && l.Origin != "" && !slices.Contains(known, l.Origin) {
 		return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: table,
 			Msg: fmt.Sprintf("found a position of %s, but the table's app %s reads %s", l.Origin, f.app, known[0])}
 	}

@@ -102,14 +102,16 @@ func TestProgress_OriginMadeAgain_OnlyAfterSet(t *testing.T) {
 	wantCode(t, err, freshet.CodeOriginChanged)
 	_, err = lake.SetProgress(t.Context(), w.store("t"), app, freshet.Progress{again: 1}, nil)
 	wantCode(t, err, freshet.CodeOriginChanged)
-	_, err = lake.SetProgress(t.Context(), w.store("t"), app, freshet.Progress{again: 1}, &lake.SetOptions{NewOrigin: true})
+	_, err = lake.SetProgress(t.Context(), w.store("t"), app, freshet.Progress{again: 1},
+		&lake.SetOptions{NewOrigin: true})
 	must(t, err)
 	p, err := a.Resume(t.Context(), "t", []freshet.Lane{again})
 	must(t, err)
 	if p[again] != 1 {
 		t.Errorf("got %v, want 1", p)
 	}
-	wantTxns(t, w.txns(t), map[string]int64{"test.app-0": 1, "test.app-1": -1, "test.app-o#id-1": 0, "test.app-o#id-2": 1})
+	wantTxns(t, w.txns(t), map[string]int64{
+		"test.app-0": 1, "test.app-1": -1, "test.app-o#id-1": 0, "test.app-o#id-2": 1})
 	_, err = a.Resume(t.Context(), "t", []freshet.Lane{lane0})
 	wantCode(t, err, freshet.CodeOriginChanged)
 	commit(t, a, batch(again, 1, 3))

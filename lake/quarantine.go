@@ -16,8 +16,9 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
-// A quarantine table is append-only: what happens to an entry is another row. An entry is (origin, its identity, lane,
-// seq, row); it is open when it has more rows "rejected" than others. So the order of rows does not matter.
+// A quarantine table is append-only: what happens to an entry is another row. An entry is (origin, its
+// identity, lane, seq, row); it is open when it has more rows "rejected" than others. So the order of rows
+// does not matter.
 const (
 	eventRejected  = "rejected"  // could not be taken
 	eventLanded    = "landed"    // was rejected before a crash, and was taken when it was read again
@@ -96,7 +97,8 @@ func (q *quarantine) need(ctx context.Context) (*delta.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = delta.Create(ctx, q.st, &delta.CreateOptions{Schema: schema, Name: path.Base(q.name), EngineInfo: q.engine,
+	_, err = delta.Create(ctx, q.st, &delta.CreateOptions{
+		Schema: schema, Name: path.Base(q.name), EngineInfo: q.engine,
 		Description: "records that could not be taken", Properties: map[string]string{
 			"delta.dataSkippingStatsColumns": quarantineStats}})
 	if err != nil && !errors.Is(err, delta.ErrTableExists) {

@@ -28,7 +28,8 @@ type Entry struct {
 	Open           bool // neither taken by a replay nor given up
 }
 
-// ID names the entry within its quarantine: "orders[3]@1042", or "orders[3]@1042/2" for the third row of a record.
+// ID names the entry within its quarantine: "orders[3]@1042", or "orders[3]@1042/2" for the third row of a
+// record.
 func (e *Entry) ID() string {
 	id := e.Lane.Position(e.Seq)
 	if e.Row != 0 {
@@ -53,8 +54,8 @@ type Filter struct {
 // Quarantine is a quarantine table, for people to look into. It is safe for concurrent use.
 type Quarantine struct{ q *quarantine }
 
-// OpenQuarantine opens the quarantine table at the root of st. Errors: an *freshet.Error with CodeNoTable when there is
-// none, which is the case as long as nothing was rejected.
+// OpenQuarantine opens the quarantine table at the root of st. Errors: an *freshet.Error with CodeNoTable
+// when there is none, which is the case as long as nothing was rejected.
 func OpenQuarantine(ctx context.Context, st store.Store) (*Quarantine, error) {
 	q := &quarantine{name: st.URL(), st: st, engine: defaultEngine}
 	snap, err := q.look(ctx)
@@ -68,8 +69,8 @@ func OpenQuarantine(ctx context.Context, st store.Store) (*Quarantine, error) {
 	return &Quarantine{q}, nil
 }
 
-// Entries yields the entries that the filter chooses, in no order. Errors: a Filter.IDs that is no id; ErrCorrupt and
-// others of the table.
+// Entries yields the entries that the filter chooses, in no order. Errors: a Filter.IDs that is no id;
+// ErrCorrupt and others of the table.
 func (q *Quarantine) Entries(ctx context.Context, filter *Filter) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		snap, err := q.q.look(ctx)
@@ -82,7 +83,8 @@ func (q *Quarantine) Entries(ctx context.Context, filter *Filter) iter.Seq2[*Ent
 	}
 }
 
-// Get returns the entry of this id, closed or not. Errors: *freshet.Error with CodeBadValue when there is none.
+// Get returns the entry of this id, closed or not. Errors: *freshet.Error with CodeBadValue when there is
+// none.
 func (q *Quarantine) Get(ctx context.Context, id string) (*Entry, error) {
 	var found *Entry
 	for e, err := range q.Entries(ctx, &Filter{IDs: []string{id}, Closed: true}) {
@@ -129,7 +131,8 @@ func (q *quarantine) drop(ctx context.Context, filter *Filter) (int, error) {
 	return s.rows.n, s.commit(ctx, q.st, nil)
 }
 
-// scanEntries yields entries without an error; an error is returned. What follows a rejection is read first: it is little.
+// scanEntries yields entries without an error; an error is returned. What follows a rejection is read first:
+// it is little.
 func scanEntries(ctx context.Context, snap *delta.Snapshot, f *Filter, yield func(*Entry, error) bool) error {
 	if f == nil {
 		f = &Filter{}
@@ -182,7 +185,8 @@ type entryPlace struct {
 
 // closings counts, by entry, the rows that say it is not open any more.
 func closings(ctx context.Context, snap *delta.Snapshot, where []string) (map[entryPlace]int, error) {
-	condition, err := parseCondition(append(where[:len(where):len(where)], "event <> 'rejected'", "event <> 'replaying'"))
+	condition, err := parseCondition(append(where[:len(where):len(where)],
+		"event <> 'rejected'", "event <> 'replaying'"))
 	if err != nil {
 		return nil, err
 	}
@@ -203,9 +207,11 @@ func closings(ctx context.Context, snap *delta.Snapshot, where []string) (map[en
 	return closed, nil
 }
 
-// condition is the part of the filter that holds for all rows of an entry, and the ids that are wanted, nil for all.
+// condition is the part of the filter that holds for all rows of an entry, and the ids that are wanted, nil
+// for all.
 func (f *Filter) condition() (where []string, wanted map[string]bool, err error) {
-	for column, want := range map[string]string{"table_name": f.Table, "origin": f.Origin, "lane": f.Lane, "app": f.App} {
+	equal := map[string]string{"table_name": f.Table, "origin": f.Origin, "lane": f.Lane, "app": f.App}
+	for column, want := range equal {
 		if want != "" {
 			where = append(where, column+" = "+quote(want))
 		}
@@ -236,7 +242,8 @@ func (f *Filter) details() string {
 		parts = append(parts, "code = "+quote(string(f.Code)))
 	}
 	if !f.Since.IsZero() {
-		parts = append(parts, "quarantined_at >= TIMESTAMP "+quote(f.Since.UTC().Format("2006-01-02 15:04:05.999999Z07:00")))
+		since := f.Since.UTC().Format("2006-01-02 15:04:05.999999Z07:00")
+		parts = append(parts, "quarantined_at >= TIMESTAMP "+quote(since))
 	}
 	return strings.Join(parts, " AND ")
 }
@@ -264,7 +271,8 @@ func badID(id, why string) error {
 		Fix: "`freshet quarantine list` shows the ids"}
 }
 
-// eachEntry calls visit with the rows of a scan of all columns, as long as it returns true. What it passes is its own.
+// eachEntry calls visit with the rows of a scan of all columns, as long as it returns true. What it passes is
+// its own.
 func eachEntry(rec arrow.RecordBatch, visit func(*Entry) bool) bool {
 	column := map[string]arrow.Array{}
 	for i, f := range rec.Schema().Fields() {
@@ -286,7 +294,8 @@ func eachEntry(rec arrow.RecordBatch, visit func(*Entry) bool) bool {
 		}
 		e := &Entry{App: text("app"), Table: text("table_name"),
 			Lane: freshet.Lane{Origin: text("origin"), OriginID: text("origin_id"), Name: text("lane")},
-			Reject: freshet.Reject{Seq: column["seq"].(*array.Int64).Value(i), Row: column["row"].(*array.Int32).Value(i),
+			Reject: freshet.Reject{
+				Seq: column["seq"].(*array.Int64).Value(i), Row: column["row"].(*array.Int32).Value(i),
 				Code: freshet.Code(text("code")), Message: text("message"), Step: text("step"),
 				Raw: bytes("raw"), Key: bytes("key"), Time: moment("record_time")},
 			QuarantinedAt: moment("quarantined_at"),

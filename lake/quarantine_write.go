@@ -12,8 +12,9 @@ import (
 	"github.com/freshet-io/freshet/expr"
 )
 
-// The progress of a lane in quarantine is two txns: the last seq that was committed with rejects of it, and how many
-// such commits there were. The count is what a commit compares and sets: the seq alone may stay the same.
+// The progress of a lane in quarantine is two txns: the last seq that was committed with rejects of it, and
+// how many such commits there were. The count is what a commit compares and sets: the seq alone may stay the
+// same.
 func quarantineLane(app string, l freshet.Lane) (last, count string) {
 	id := app + "-" + l.Origin + "#" + l.OriginID + "-" + l.Name
 	return id, id + "#commits"
@@ -24,8 +25,8 @@ type heldLane struct {
 	known bool
 	last  int64 // the last seq that was committed with rejects
 	count int64 // how many commits
-	// open are the entries that the main table is not past yet: a crash came between the two commits. A reject among them
-	// is not written again, and one that is a row now is taken out.
+	// open are the entries that the main table is not past yet: a crash came between the two commits. A reject
+	// among them is not written again, and one that is a row now is taken out.
 	open map[place]int
 }
 
@@ -76,11 +77,13 @@ func openPlaces(ctx context.Context, snap *delta.Snapshot, l freshet.Lane, seq i
 		return nil, err
 	}
 	open := map[place]int{}
-	for rec, err := range snap.Scan(ctx, &delta.ScanOptions{Columns: []string{"event", "seq", "row"}, Where: where}) {
+	columns := []string{"event", "seq", "row"}
+	for rec, err := range snap.Scan(ctx, &delta.ScanOptions{Columns: columns, Where: where}) {
 		if err != nil {
 			return nil, err
 		}
-		events, seqs, rows := rec.Column(0).(*array.String), rec.Column(1).(*array.Int64), rec.Column(2).(*array.Int32)
+		events, seqs := rec.Column(0).(*array.String), rec.Column(1).(*array.Int64)
+		rows := rec.Column(2).(*array.Int32)
 		for i := range events.Len() {
 			at := place{seqs.Value(i), rows.Value(i)}
 			open[at] += eventWeight(events.Value(i))
@@ -100,8 +103,8 @@ type rejectWriter struct {
 	count int64                 // rejects that were written, landed ones not counted
 }
 
-// writeRejects writes the batch's rejects to quarantine files, but those that quarantine has already; and takes out
-// what it has of the batch that is no reject any more.
+// writeRejects writes the batch's rejects to quarantine files, but those that quarantine has already; and
+// takes out what it has of the batch that is no reject any more.
 func (t *table) writeRejects(ctx context.Context, b *freshet.Batch) error {
 	t.mu.Lock()
 	h := t.held[b.Lane]
@@ -213,7 +216,8 @@ func (s *sealedRejects) commit(ctx context.Context) error {
 			tx.AddTxn(last, step.last)
 		}
 		tx.Add(s.adds...)
-		tx.Operation("STREAMING UPDATE", map[string]string{"outputMode": "Append", "queryId": s.app, "epochId": "0"},
+		tx.Operation("STREAMING UPDATE",
+			map[string]string{"outputMode": "Append", "queryId": s.app, "epochId": "0"},
 			map[string]string{"numAddedFiles": fmt.Sprint(len(s.adds)), "numOutputRows": fmt.Sprint(s.w.Rows()),
 				"numRemovedFiles": "0"})
 		tx.BlindAppend(true)

@@ -10,7 +10,8 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
-// Settling entries is a sequence of commits to the quarantine table, numbered by one txn, each a compare-and-set on it:
+// Settling entries is a sequence of commits to the quarantine table, numbered by one txn, each a
+// compare-and-set on it:
 //
 //	txn appId                        version
 //	freshet#settled                  number of the last such commit
@@ -20,10 +21,10 @@ import (
 //
 //	<app>#replay                     number of the last replay that landed, or that was made impossible
 //
-// A replay says first what it is about to take (rows "replaying", with its number), then commits the rows to the main
-// table together with its number, then says that they are taken. If it dies on the way, the number in the main table tells
-// the next one whether the rows landed. If they did not, the next one takes the number away before it goes on, so that
-// a process that only slept cannot land them after all.
+// A replay says first what it is about to take (rows "replaying", with its number), then commits the rows to
+// the main table together with its number, then says that they are taken. If it dies on the way, the number
+// in the main table tells the next one whether the rows landed. If they did not, the next one takes the
+// number away before it goes on, so that a process that only slept cannot land them after all.
 const settledTxn = "freshet#settled"
 
 func replayingTxn(app, table string) string { return "freshet#replaying-" + app + "-" + table }
@@ -50,8 +51,8 @@ func (s *settlement) add(event string, e *Entry) {
 	s.rows.add(event, e.Lane, &freshet.Reject{Seq: e.Seq, Row: e.Row})
 }
 
-// commit writes the rows and sets the txns beside its own. Errors: delta.ErrConflict when another settlement came first;
-// then nothing was written.
+// commit writes the rows and sets the txns beside its own. Errors: delta.ErrConflict when another settlement
+// came first; then nothing was written.
 func (s *settlement) commit(ctx context.Context, st store.Store, set txns) error {
 	w, err := newQuarantineWriter(st)
 	if err != nil {
@@ -73,8 +74,8 @@ func (s *settlement) commit(ctx context.Context, st store.Store, set txns) error
 	tx := s.snap.Table().Begin(s.snap, nil)
 	all.addTo(tx, s.snap)
 	tx.Add(adds...)
-	tx.Operation("WRITE", map[string]string{"mode": "Append"}, map[string]string{"numFiles": fmt.Sprint(len(adds)),
-		"numOutputRows": fmt.Sprint(w.Rows())})
+	tx.Operation("WRITE", map[string]string{"mode": "Append"}, map[string]string{
+		"numFiles": fmt.Sprint(len(adds)), "numOutputRows": fmt.Sprint(w.Rows())})
 	tx.BlindAppend(false)
 	_, err = tx.Commit(ctx)
 	if errors.Is(err, delta.ErrConflict) {
@@ -83,8 +84,8 @@ func (s *settlement) commit(ctx context.Context, st store.Store, set txns) error
 	return err
 }
 
-// Retake makes rows of the entries' raw payloads, as the pipeline does now. Seqs of the batch, and of its rejects, are
-// indices into entries; an entry that has neither was dropped by a step.
+// Retake makes rows of the entries' raw payloads, as the pipeline does now. Seqs of the batch, and of its
+// rejects, are indices into entries; an entry that has neither was dropped by a step.
 type Retake func(ctx context.Context, entries []*Entry) (*freshet.Batch, error)
 
 // Replayed tells what a replay did.
@@ -98,9 +99,9 @@ type Replayed struct {
 // maxReplay bounds the entries of one commit of a replay.
 const maxReplay = 10_000
 
-// Replay takes the open entries of the table that the filter chooses through retake again and appends what comes of it,
-// each entry exactly once, whatever crashes. Of many entries it makes several commits. The Append must not be part of
-// a running pipeline; pipelines of other processes may go on.
+// Replay takes the open entries of the table that the filter chooses through retake again and appends what
+// comes of it, each entry exactly once, whatever crashes. Of many entries it makes several commits. The
+// Append must not be part of a running pipeline; pipelines of other processes may go on.
 func (a *Append) Replay(ctx context.Context, table string, filter *Filter, retake Retake) (*Replayed, error) {
 	t, err := a.table(table)
 	if err != nil {
@@ -235,7 +236,8 @@ func (c *commit) replay(ctx context.Context, main *delta.Snapshot, number int64)
 		tx.Add(c.adds...)
 	}
 	tx.Operation("WRITE", map[string]string{"mode": "Append"}, map[string]string{
-		"numFiles": fmt.Sprint(len(c.adds)), "numOutputRows": fmt.Sprint(c.rows), "numOutputBytes": fmt.Sprint(c.bytes)})
+		"numFiles": fmt.Sprint(len(c.adds)), "numOutputRows": fmt.Sprint(c.rows),
+		"numOutputBytes": fmt.Sprint(c.bytes)})
 	tx.BlindAppend(true)
 	result, err := tx.Commit(ctx)
 	if err != nil {
@@ -248,8 +250,8 @@ func (c *commit) replay(ctx context.Context, main *delta.Snapshot, number int64)
 	return result.Version, nil
 }
 
-// recover settles the replay that is under way, if there is one, and returns both tables as they are then; a nil snapshot
-// when there is no quarantine.
+// recover settles the replay that is under way, if there is one, and returns both tables as they are then; a
+// nil snapshot when there is no quarantine.
 func (t *table) recover(ctx context.Context) (main, snap *delta.Snapshot, err error) {
 	for range maxRaces {
 		if main, err = t.look(ctx); err != nil {

@@ -25,7 +25,8 @@ func mended(bad ...int64) lake.Retake {
 				still = still || e.Seq == seq
 			}
 			if still {
-				b.Rejects = append(b.Rejects, freshet.Reject{Seq: int64(i), Code: freshet.CodeWrongType, Message: "still"})
+				b.Rejects = append(b.Rejects,
+					freshet.Reject{Seq: int64(i), Code: freshet.CodeWrongType, Message: "still"})
 				continue
 			}
 			rows.Field(0).(*array.StringBuilder).Append(e.Lane.String())
@@ -55,7 +56,8 @@ func TestReplay_SomeMended_RowsLandAndRestStaysOpen(t *testing.T) {
 	w := rejected(t)
 	done, err := w.running(t, nil).Replay(t.Context(), "t", nil, mended(5))
 	must(t, err)
-	if done.Entries != 2 || done.Rows != 2 || len(done.Still) != 1 || done.Still[0].Code != freshet.CodeWrongType {
+	if done.Entries != 2 || done.Rows != 2 || len(done.Still) != 1 ||
+		done.Still[0].Code != freshet.CodeWrongType {
 		t.Errorf("got %+v, want 2 taken and 1 with the new reason", done)
 	}
 	want := map[string][]int64{lane0.String(): {0, 1, 2, 3, 4, 6, 7, 8, 9}}
@@ -145,7 +147,8 @@ func TestQuarantine_Get_AllThatIsKnown(t *testing.T) {
 	must(t, err)
 	e, err := q.Get(t.Context(), "o[0]@5")
 	must(t, err)
-	if e.App != app || e.Table != "t" || e.Lane != lane0 || e.Code != freshet.CodeMalformed || e.Step != "decode" ||
+	if e.App != app || e.Table != "t" || e.Lane != lane0 ||
+		e.Code != freshet.CodeMalformed || e.Step != "decode" ||
 		e.Message != "bad on purpose" || string(e.Raw) != "bad" || e.QuarantinedAt.IsZero() || e.ID() != "o[0]@5" {
 		t.Errorf("got %+v", e)
 	}

@@ -14,7 +14,8 @@ import (
 type Redecoder struct {
 	Format freshet.Format
 	Schema *arrow.Schema // the columns to decode into; new fields widen it if the format says so
-	// Finish adds the columns that do not come from the payload; from has the entry of each row. nil: there are none.
+	// Finish adds the columns that do not come from the payload; from has the entry of each row. nil: there are
+	// none.
 	Finish func(rows arrow.RecordBatch, from []*Entry) (arrow.RecordBatch, error)
 	Steps  []freshet.Step
 }

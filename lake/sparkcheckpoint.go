@@ -14,15 +14,15 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
-// SparkOffsets is where a Spark structured streaming query from Kafka stands, according to its checkpoint folder and
-// its sink. Spark writes offsets/N before batch N runs and commits/N after it:
+// SparkOffsets is where a Spark structured streaming query from Kafka stands, according to its checkpoint
+// folder and its sink. Spark writes offsets/N before batch N runs and commits/N after it:
 //
 //	metadata        {"id":"<query id>"}
 //	offsets/N       v1, a line of settings, then one line a source: {"topic":{"0":next,"1":next}}
 //	commits/N       the batch is done
 //
-// Whether the last batch counts, when commits/N is missing, its Delta sink tells: it holds a txn of the query's id
-// whose version is the last batch that landed.
+// Whether the last batch counts, when commits/N is missing, its Delta sink tells: it holds a txn of the
+// query's id whose version is the last batch that landed.
 type SparkOffsets struct {
 	QueryID  string
 	Batch    int64 // the last that counts
@@ -32,9 +32,9 @@ type SparkOffsets struct {
 // maxCheckpointFile bounds what is read of one file of a checkpoint.
 const maxCheckpointFile = 64 << 20
 
-// ReadSpark reads the checkpoint folder at the root of checkpoint and settles it by the Delta table at the root of
-// sink. Lanes have no OriginID: Spark does not record it. Errors: *freshet.Error when the folder is no checkpoint, has a
-// source that is not Kafka, or belongs to another sink.
+// ReadSpark reads the checkpoint folder at the root of checkpoint and settles it by the Delta table at the
+// root of sink. Lanes have no OriginID: Spark does not record it. Errors: *freshet.Error when the folder is
+// no checkpoint, has a source that is not Kafka, or belongs to another sink.
 func ReadSpark(ctx context.Context, checkpoint, sink store.Store) (*SparkOffsets, error) {
 	c := sparkCheckpoint{st: checkpoint}
 	id, err := c.queryID(ctx)
@@ -63,7 +63,8 @@ func ReadSpark(ctx context.Context, checkpoint, sink store.Store) (*SparkOffsets
 	case !ok:
 		landed = -1
 	case landed > last:
-		return nil, c.fault(fmt.Sprintf("the table %s holds batch %d of the query %s, but the last that is planned is %d: "+
+		return nil, c.fault(fmt.Sprintf("the table %s holds batch %d of the query %s, "+
+			"but the last that is planned is %d: "+
 			"the folder is an old copy", sink.URL(), landed, id, last), nil)
 	}
 	if settled := max(done, landed); settled < last {
@@ -79,8 +80,8 @@ func ReadSpark(ctx context.Context, checkpoint, sink store.Store) (*SparkOffsets
 	return &SparkOffsets{QueryID: id, Batch: last, Progress: p}, nil
 }
 
-// ImportSpark takes over the table at the root of sink from a Spark query that was stopped: it records under app where
-// the query stands. It refuses lanes that have progress already. A nil opts means defaults.
+// ImportSpark takes over the table at the root of sink from a Spark query that was stopped: it records under
+// app where the query stands. It refuses lanes that have progress already. A nil opts means defaults.
 func ImportSpark(ctx context.Context, checkpoint, sink store.Store, app string, opts *SetOptions) (
 	*SparkOffsets, int64, error) {
 	offsets, err := ReadSpark(ctx, checkpoint, sink)
@@ -88,9 +89,10 @@ func ImportSpark(ctx context.Context, checkpoint, sink store.Store, app string, 
 		return nil, 0, err
 	}
 	if len(offsets.Progress) == 0 {
-		return nil, 0, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: checkpoint.URL(),
-			Msg: "the query has committed nothing, so that there is nothing to go on from",
-			Fix: "run the pipeline as for a new table"}
+		return nil, 0, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput,
+			Place: checkpoint.URL(),
+			Msg:   "the query has committed nothing, so that there is nothing to go on from",
+			Fix:   "run the pipeline as for a new table"}
 	}
 	o := SetOptions{OnlyAbsent: true}
 	if opts != nil {
@@ -149,8 +151,8 @@ func (c sparkCheckpoint) queryID(ctx context.Context) (string, error) {
 	return m.ID, nil
 }
 
-// last is the highest number among the files of the folder, -1 when there is none. Other files (.crc, temporary ones)
-// do not count.
+// last is the highest number among the files of the folder, -1 when there is none. Other files (.crc,
+// temporary ones) do not count.
 func (c sparkCheckpoint) last(ctx context.Context, folder string) (int64, error) {
 	last := int64(-1)
 	for o, err := range c.st.List(ctx, folder, "") {
@@ -179,7 +181,8 @@ func (c sparkCheckpoint) offsets(ctx context.Context, batch int64) (freshet.Prog
 	}
 	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
 	if len(lines) < 3 || lines[0] != "v1" && lines[0] != "v2" {
-		return nil, c.fault(fmt.Sprintf("%s: found %.40q, wanted v1 or v2, settings, and a line a source", name, data), nil)
+		return nil, c.fault(fmt.Sprintf("%s: found %.40q, wanted v1 or v2, settings, and a line a source",
+			name, data), nil)
 	}
 	p := freshet.Progress{}
 	for _, line := range lines[2:] {
@@ -202,7 +205,8 @@ func addOffsets(p freshet.Progress, line string) error {
 	for topic, partitions := range topics {
 		for partition, next := range partitions {
 			if !isNumber(partition) || next < 0 {
-				return fmt.Errorf("topic %s: found partition %q at %d, wanted numbers of 0 or more", topic, partition, next)
+				return fmt.Errorf("topic %s: found partition %q at %d, wanted numbers of 0 or more",
+					topic, partition, next)
 			}
 			l := freshet.Lane{Origin: topic, Name: partition}
 			if _, twice := p[l]; twice {

@@ -10,8 +10,8 @@ import (
 	"github.com/freshet-io/freshet/delta"
 )
 
-// maxRaces bounds how often a commit is built anew because another writer changed what it depends on without touching
-// what it expects.
+// maxRaces bounds how often a commit is built anew because another writer changed what it depends on without
+// touching what it expects.
 const maxRaces = 50
 
 // Resume returns the progress of the lanes as the table's newest version has it; none when there is no table.
@@ -103,8 +103,8 @@ func laneOf(f form, appID string, origins []string) (freshet.Lane, bool) {
 	return freshet.Lane{Origin: origins[0], Name: appID[len(prefix):]}, true
 }
 
-// Start commits where lanes begin that the table does not know. Where there is no table yet, the starts are part of the
-// commit that makes it.
+// Start commits where lanes begin that the table does not know. Where there is no table yet, the starts are
+// part of the commit that makes it.
 func (a *Append) Start(ctx context.Context, table string, starts freshet.Progress) (freshet.Progress, error) {
 	t, err := a.table(table)
 	if err != nil {
@@ -140,7 +140,8 @@ func (t *table) remember(starts freshet.Progress) freshet.Progress {
 }
 
 // start makes one attempt on the snapshot.
-func (t *table) start(ctx context.Context, snap *delta.Snapshot, starts freshet.Progress) (freshet.Progress, error) {
+func (t *table) start(ctx context.Context, snap *delta.Snapshot, starts freshet.Progress) (
+	freshet.Progress, error) {
 	f := t.a.form()
 	have := freshet.Progress{}
 	set := txns{}
@@ -170,7 +171,8 @@ func (t *table) start(ctx context.Context, snap *delta.Snapshot, starts freshet.
 
 // describe says in the table's history what the commit does, in Spark's words for a streaming query.
 func (t *table) describe(tx *delta.Transaction, params, metrics map[string]string) {
-	all := map[string]string{"outputMode": "Append", "queryId": t.a.app, "epochId": fmt.Sprint(t.epoch.Add(1) - 1)}
+	all := map[string]string{
+		"outputMode": "Append", "queryId": t.a.app, "epochId": fmt.Sprint(t.epoch.Add(1) - 1)}
 	maps.Copy(all, params)
 	if metrics == nil {
 		metrics = map[string]string{"numAddedFiles": "0", "numOutputRows": "0", "numOutputBytes": "0"}

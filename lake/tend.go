@@ -8,9 +8,9 @@ import (
 	"github.com/freshet-io/freshet/delta"
 )
 
-// tender does off the commit path what can wait: checkpoints, cleaning the log, deleting files that no commit took.
-// One goroutine, begun with the first job and ended by close. What it cannot do is done another time, or stays behind as
-// files that no reader sees.
+// tender does off the commit path what can wait: checkpoints, cleaning the log, deleting files that no commit
+// took. One goroutine, begun with the first job and ended by close. What it cannot do is done another time,
+// or stays behind as files that no reader sees.
 type tender struct {
 	retry func(what string, err error)
 

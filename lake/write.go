@@ -12,9 +12,9 @@ import (
 	"github.com/freshet-io/freshet/delta"
 )
 
-// maxMisfits is how often batches of a table may have types that the table has not, before that counts as an error and
-// not as a change of the table that the source has yet to learn.
-const maxMisfits = 3
+// maxMisfits is how often batches of a table may have types that the table has not, before that counts as an
+// error and not as a change of the table that the source has yet to learn.
+const maxMisfits = 8
 
 // writing is the half of a table that only the goroutine that writes touches: what is written and not sealed.
 type writing struct {
@@ -76,8 +76,8 @@ func (t *table) writeRows(ctx context.Context, b *freshet.Batch) error {
 	return t.writeSpan(ctx, b, 0, b.NumRows())
 }
 
-// writeSpan writes the rows [from, to) of the batch. A row that has null where the table allows none becomes a reject; it
-// is found by halves, since most batches have none.
+// writeSpan writes the rows [from, to) of the batch. A row that has null where the table allows none becomes
+// a reject; it is found by halves, since most batches have none.
 func (t *table) writeSpan(ctx context.Context, b *freshet.Batch, from, to int) error {
 	rows := b.Rows
 	if from > 0 || to < b.NumRows() {
@@ -211,7 +211,8 @@ func (t *table) fit(have, rows *delta.Schema) (merged *delta.Schema, wider bool,
 	return merged, wider, nil
 }
 
-// misfit has the source read again with the types that the table has now, and gives up when that does not help.
+// misfit has the source read again with the types that the table has now, and gives up when that does not
+// help.
 func (t *table) misfit(err error) error {
 	t.misfits++
 	if t.misfits > maxMisfits {
@@ -270,7 +271,8 @@ func (a *Append) Seal(ctx context.Context) ([]freshet.Commit, error) {
 }
 
 func (t *table) seal(ctx context.Context) (*commit, error) {
-	c := &commit{t: t, schema: t.schema, partitions: t.partitions, lanes: t.lanes, rows: t.rows, writers: t.writers()}
+	c := &commit{t: t, schema: t.schema, partitions: t.partitions, lanes: t.lanes, rows: t.rows,
+		writers: t.writers()}
 	for _, w := range c.writers {
 		adds, err := w.Close(ctx)
 		if err != nil {
