@@ -65,6 +65,8 @@ type Append struct {
 	opts AppendOptions
 	tend *tender
 
+	buffers delta.Buffers // of the data files' writers, handed on from commit to commit
+
 	mu     sync.Mutex
 	tables map[string]*table
 }

@@ -67,6 +67,7 @@ func (t *table) writeRows(ctx context.Context, b *freshet.Batch) error {
 	if t.writer == nil {
 		w, err := delta.NewWriter(t.st, t.schema, t.partitions, &delta.WriterOptions{
 			TargetFileBytes: t.a.opts.TargetFileBytes, MemoryBytes: t.a.opts.MemoryBytes, Properties: t.properties,
+			Buffers: &t.a.buffers,
 		})
 		if err != nil {
 			return explain(t.name, err)
