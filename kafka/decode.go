@@ -121,7 +121,12 @@ func (w *worker) decode(j *job) error {
 		return nil
 	}
 	t := j.lane.table
-	d, err := w.decoder(t, t.columns.Load())
+	now := t.columns.Load()
+	if now == nil { // and so there is nothing to decode
+		j.batches = append(j.batches, w.batch(j, nil, j.after, j.last, j.records))
+		return nil
+	}
+	d, err := w.decoder(t, now)
 	if err != nil {
 		return err
 	}

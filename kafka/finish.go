@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/freshet-io/freshet"
@@ -72,20 +71,6 @@ func (r *reader) unread() []*lane {
 		}
 	}
 	return left
-}
-
-// passHoles moves lanes on over offsets that hold no record: compacted, aborted, or markers of transactions.
-func (r *reader) passHoles(lanes []*lane) {
-	ctx, cancel := context.WithTimeout(r.life, 5*time.Second)
-	defer cancel()
-	lanes = slices.DeleteFunc(lanes, func(l *lane) bool { return l.gone.Load() })
-	for l, next := range r.probe(ctx, lanes) {
-		next = min(next, l.end)
-		j := &job{lane: l, after: l.next - 1, last: next - 1, read: time.Now(), done: make(chan struct{})}
-		l.next = next
-		r.pauseDone(l)
-		r.pass(j)
-	}
 }
 
 // othersThrough reports whether the tables hold everything of the partitions that are not ours.

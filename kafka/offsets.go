@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -106,21 +105,7 @@ func (s *Source) list(ctx context.Context, parts []partition, at int64, stable b
 	if len(parts) == 0 {
 		return found, nil
 	}
-	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID = -1
-	if stable {
-		req.IsolationLevel = 1
-	}
-	for name, ns := range byTopic(parts) {
-		t := kmsg.NewListOffsetsRequestTopic()
-		t.Topic = name
-		for _, n := range ns {
-			p := kmsg.NewListOffsetsRequestTopicPartition()
-			p.Partition, p.Timestamp, p.CurrentLeaderEpoch = n, at, -1
-			t.Partitions = append(t.Partitions, p)
-		}
-		req.Topics = append(req.Topics, t)
-	}
+	req := s.listRequest(parts, at, stable)
 	err := s.waitOut(ctx, "list offsets", func() error {
 		resp, err := req.RequestWith(ctx, s.client)
 		if err != nil {
@@ -140,6 +125,25 @@ func (s *Source) list(ctx context.Context, parts []partition, at int64, stable b
 		return nil
 	})
 	return found, err
+}
+
+func (s *Source) listRequest(parts []partition, at int64, stable bool) *kmsg.ListOffsetsRequest {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	if stable {
+		req.IsolationLevel = 1
+	}
+	for name, ns := range byTopic(parts) {
+		t := kmsg.NewListOffsetsRequestTopic()
+		t.Topic = name
+		for _, n := range ns {
+			p := kmsg.NewListOffsetsRequestTopicPartition()
+			p.Partition, p.Timestamp, p.CurrentLeaderEpoch = n, at, -1
+			t.Partitions = append(t.Partitions, p)
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	return req
 }
 
 // span is what a partition's log holds: [first, end).
@@ -248,76 +252,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// probe looks past offsets that hold no record, which the client passes over in silence. It returns, for each lane
-// where the log has nothing to deliver at next, the offset up to which that is so.
-//
-// Each lane is asked for alone: in a fetch of several a broker fills the answer with the first ones and leaves the
-// others empty, whatever they hold.
-func (s *Source) probe(ctx context.Context, lanes []*lane) map[*lane]int64 {
-	passed := map[*lane]int64{}
-	for _, l := range lanes {
-		leader, ok := s.topic(l.topic).leaders[l.n]
-		if !ok {
-			continue
-		}
-		resp, err := s.client.Broker(int(leader)).Request(ctx, s.probeRequest(l))
-		if err != nil {
-			s.retry("look for what comes next", err)
-			continue
-		}
-		if p := answerFor(resp.(*kmsg.FetchResponse), l, s.topic(l.topic).raw); p != nil {
-			if next, ok := s.empty(l, p); ok {
-				passed[l] = next
-			}
-		}
-	}
-	return passed
-}
-
-func (s *Source) probeRequest(l *lane) *kmsg.FetchRequest {
-	req := kmsg.NewPtrFetchRequest()
-	req.ReplicaID, req.MaxBytes, req.SessionEpoch = -1, 1<<20, -1
-	if !s.o.ReadUncommitted {
-		req.IsolationLevel = 1
-	}
-	t := kmsg.NewFetchRequestTopic()
-	t.Topic, t.TopicID = l.topic, s.topic(l.topic).raw
-	p := kmsg.NewFetchRequestTopicPartition()
-	p.Partition, p.FetchOffset, p.CurrentLeaderEpoch, p.PartitionMaxBytes = l.n, l.next, -1, 1<<20
-	p.LastFetchedEpoch, p.LogStartOffset = -1, -1
-	t.Partitions = append(t.Partitions, p)
-	req.Topics = append(req.Topics, t)
-	return req
-}
-
-func answerFor(resp *kmsg.FetchResponse, l *lane, id [16]byte) *kmsg.FetchResponseTopicPartition {
-	for i := range resp.Topics {
-		t := &resp.Topics[i]
-		if t.Topic != l.topic && (t.Topic != "" || t.TopicID != id) {
-			continue
-		}
-		for j := range t.Partitions {
-			if t.Partitions[j].Partition == l.n {
-				return &t.Partitions[j]
-			}
-		}
-	}
-	return nil
-}
-
-// empty reports whether what the answer brought has no record for the lane, and up to which offset it reaches. An answer
-// that brought nothing says nothing: a broker that throttles us, or that has yet to fetch from tiered storage, gives one
-// too.
-func (s *Source) empty(l *lane, p *kmsg.FetchResponseTopicPartition) (int64, bool) {
-	if p.ErrorCode != 0 || len(p.RecordBatches) == 0 {
-		return 0, false
-	}
-	o := kgo.ProcessFetchPartitionOpts{KeepControlRecords: true, Offset: l.next, Topic: l.topic, Partition: l.n}
-	if !s.o.ReadUncommitted {
-		o.IsolationLevel = kgo.ReadCommitted()
-	}
-	fp, next := kgo.ProcessFetchPartition(o, p, kgo.DefaultDecompressor(), nil)
-	return next, fp.Err == nil && len(fp.Records) == 0 && next > l.next
 }

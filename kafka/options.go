@@ -76,7 +76,7 @@ type Options struct {
 	KeepPayloads bool       // lend each row's payload with the batch. Default: not
 
 	Workers        int           // goroutines that decode. Default: GOMAXPROCS, at most 8
-	FetchMemory    int64         // bytes that one fetch from all brokers may take here, unpacked. Default 24 MiB
+	FetchMemory    int64         // bytes that one fetch from all brokers may take here, unpacked. Default 16 MiB
 	SampleRecords  int           // records to infer a schema from, at most. Default 10,000
 	SampleWait     time.Duration // how long to wait for more of them while records keep coming. Default 250 ms
 	SessionTimeout time.Duration // until the group gives up a silent member. Default 45 s
@@ -164,7 +164,7 @@ func (t Topics) regexp() (*regexp.Regexp, error) { return regexp.Compile(t.ancho
 func (o Options) withDefaults() Options {
 	setDefault(&o.Tombstones, Skip)
 	setDefault(&o.Workers, min(runtime.GOMAXPROCS(0), 8))
-	setDefault(&o.FetchMemory, 24<<20)
+	setDefault(&o.FetchMemory, 16<<20)
 	setDefault(&o.SampleRecords, 10_000)
 	setDefault(&o.SampleWait, 250*time.Millisecond)
 	setDefault(&o.SessionTimeout, 45*time.Second)

@@ -27,6 +27,7 @@ func (s *Source) read() {
 		}
 		polling, stop := s.pollContext(r.patience())
 		fetches := s.client.PollFetches(polling)
+		quiet := errors.Is(polling.Err(), context.DeadlineExceeded)
 		stop()
 		jobs := r.cut(fetches, time.Now())
 		r.applySeeks(len(fetches) > 0)
@@ -39,7 +40,7 @@ func (s *Source) read() {
 		r.takeInferred()
 		r.sample(false)
 		if s.o.Bounded {
-			r.finish(len(jobs) == 0)
+			r.finish(quiet && len(jobs) == 0)
 		}
 	}
 }
@@ -50,6 +51,8 @@ type reader struct {
 	sampling map[*table]bool // tables that hold records until their columns are known
 	count    int             // our lanes, at the last look
 	sentEnd  int64           // the epoch for which the end was passed on; -1: none
+	probed   time.Time       // bounded: when we last looked whether something comes at all
+	patient  time.Duration   // bounded: how long until we look again
 	asked    time.Time       // bounded: when others, asked whether they are through, last were not
 }
 
@@ -58,6 +61,7 @@ type reader struct {
 func (s *Source) pollContext(patience time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(s.life)
 	if patience > 0 {
+		stop()
 		ctx, stop = context.WithTimeout(s.life, patience)
 	}
 	s.mu.Lock()
@@ -140,7 +144,8 @@ func (r *reader) cut(fetches kgo.Fetches, now time.Time) []*job {
 			l.log = max(l.log, p.HighWatermark)
 		}
 		if len(p.Records) > 0 {
-			l.strikes = 0
+			l.strikes, l.empty = 0, 0
+			r.patient = 0
 			jobs = append(jobs, r.cutLane(l, p.Records, now)...)
 			if l.done() {
 				r.pauseDone(l)
@@ -188,10 +193,10 @@ func (s *Source) lag(l *lane) {
 	}
 }
 
-// pass passes the job on, or holds it until the columns of its table are known.
+// pass passes the job on, or holds it until the columns of its table are known. A job with nothing to decode needs none.
 func (r *reader) pass(j *job) {
 	t := j.lane.table
-	if t.columns.Load() != nil && len(t.held) == 0 {
+	if len(t.held) == 0 && (t.columns.Load() != nil || t.there.Load() && r.payloads(j) == 0) {
 		r.send(j)
 		return
 	}

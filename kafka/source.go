@@ -91,6 +91,7 @@ type lane struct {
 	end     int64 // bounded: where it ends, exclusive; else -1
 	log     int64 // where the broker's log ended when we last heard of it
 	strikes int   // errors since something was read
+	empty   int   // how often in a row the broker had nothing, although the log goes on
 }
 
 // done reports whether a bounded lane has been read to its end.

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/kafka"
@@ -117,6 +119,36 @@ func TestSource_CompactedTopic_PassesTheHoles(t *testing.T) {
 	k.wantProgress(t, "t", map[string]int64{"orders[0]": 49})
 	if n := k.count("t"); n == 0 || n == 50 {
 		t.Fatalf("got %d rows, want some holes", n)
+	}
+}
+
+func TestSource_NothingLeftAtTheTail_EndsOnceThatIsCertain(t *testing.T) {
+	b, k := newBroker(t, kfake.BrokerConfigs(map[string]string{"max.incremental.fetch.session.cache.slots": "0"})), newSink()
+	b.topic("orders", 1)
+	want := b.fill("orders", 1, 5)
+	b.mustCatchUp(k, "orders", nil)
+	b.fill("orders", 1, 5) // and this has gone when it is read
+	asked := 0
+	b.ControlKey(int16(kmsg.Fetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		b.KeepControl()
+		req := kreq.(*kmsg.FetchRequest)
+		if req.MaxBytes == 1 {
+			asked++
+		}
+		resp := req.ResponseKind().(*kmsg.FetchResponse)
+		topic := kmsg.NewFetchResponseTopic()
+		topic.Topic, topic.TopicID = req.Topics[0].Topic, req.Topics[0].TopicID
+		p := kmsg.NewFetchResponseTopicPartition()
+		p.HighWatermark, p.LastStableOffset = 10, 10
+		topic.Partitions = append(topic.Partitions, p)
+		resp.Topics = append(resp.Topics, topic)
+		return resp, nil, true
+	})
+	b.mustCatchUp(k, "orders", nil)
+	k.want(t, "t", want)
+	k.wantProgress(t, "t", map[string]int64{"orders[0]": 9})
+	if asked != 3 {
+		t.Fatalf("believed the broker after %d answers, want 3", asked)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 type table struct {
 	name    string
 	columns atomic.Pointer[columns] // nil until they are known
+	there   atomic.Bool             // downstream has the table
 	widen   sync.Mutex              // held while columns that are known are replaced
 
 	setup  sync.Mutex // held while downstream is asked about the table; guards what follows
@@ -80,6 +81,7 @@ func (t *table) ask(ctx context.Context, s *Source) (*arrow.Schema, error) {
 		return nil, err
 	}
 	t.exists = known != nil
+	t.there.Store(t.exists)
 	return s.o.Columns.without(known)
 }
 
@@ -96,6 +98,7 @@ func (t *table) make(ctx context.Context, s *Source, decoded *arrow.Schema) erro
 		return err
 	}
 	t.exists = true
+	t.there.Store(true)
 	decoded = adopt(decoded, known)
 	t.columns.Store(&columns{decoded, s.o.Columns.with(decoded)})
 	return nil
