@@ -106,10 +106,6 @@ func (r *reader) add(at place, code freshet.Code, fix, format string, args ...an
 	return f
 }
 
-func (r *reader) warn(at place, code freshet.Code, fix, format string, args ...any) {
-	r.add(at, code, fix, format, args...).Warning = true
-}
-
 // take adds an error that carries its own findings.
 func (r *reader) take(err error) {
 	var many Findings

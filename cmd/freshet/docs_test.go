@@ -84,9 +84,9 @@ func write(t *testing.T, dir, text string) *spec.Project {
 	if err := os.WriteFile(filepath.Join(dir, spec.ProjectFile), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p, err := spec.OpenProject(dir, "", true)
+	p, _ := spec.OpenProject(dir, "", true) // the loop looks at it again
 	for _, env := range append([]string{""}, p.Environments()...) {
-		_, err = spec.OpenProject(dir, env, true)
+		_, err := spec.OpenProject(dir, env, true)
 		var found spec.Findings
 		if errors.As(err, &found) && len(found.Errors()) > 0 {
 			t.Errorf("project:\n%s\n%v", text, err)

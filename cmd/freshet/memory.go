@@ -9,7 +9,7 @@ import (
 )
 
 // memoryTarget is the soft limit of the Go heap and stacks unless GOMEMLIMIT or the container says otherwise.
-const memoryTarget = 200 << 20
+const memoryTarget = 180 << 20
 
 // tuneMemory sets the soft memory limit: to nine tenths of the container's limit where that is less than the
 // target. The garbage collector runs oftener near the limit instead of letting memory grow. GOMEMLIMIT and

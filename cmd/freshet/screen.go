@@ -67,6 +67,7 @@ func (r *runner) show() (stop func()) {
 		ticker := time.NewTicker(every)
 		defer ticker.Stop()
 		meter := newMeter()
+		meter.add(r.started, r.metrics.Totals())
 		for {
 			select {
 			case <-ticker.C:

@@ -4,10 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -25,6 +30,9 @@ func TestMain(m *testing.M) {
 //	broker                    start a Kafka broker for the scene; $BROKER is its address
 //	topic NAME PARTITIONS     make a topic
 //	produce NAME PART FILE    send each line of a file as a record
+//	port                      find a free port; $ADDR is an address with it
+//	ready                     wait until $ADDR/readyz says that all pipelines run
+//	metric TEXT               fail unless $ADDR/metrics has the text
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
@@ -33,7 +41,8 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"broker": startBroker, "topic": makeTopic, "produce": produce,
+			"broker": startBroker, "topic": makeTopic, "produce": produce, "port": findPort, "ready": waitReady,
+			"metric": metricIsThere,
 		},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 	})
@@ -72,4 +81,44 @@ func connect(ts *testscript.TestScript) *kgo.Client {
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	ts.Check(err)
 	return client
+}
+
+func findPort(ts *testscript.TestScript, _ bool, _ []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Setenv("ADDR", l.Addr().String())
+	ts.Check(l.Close())
+}
+
+func get(ts *testscript.TestScript, path string) (int, string) {
+	r, err := http.Get("http://" + ts.Getenv("ADDR") + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	ts.Check(err)
+	return r.StatusCode, string(body)
+}
+
+func waitReady(ts *testscript.TestScript, _ bool, _ []string) {
+	ticker, limit := time.NewTicker(10*time.Millisecond), time.After(30*time.Second)
+	defer ticker.Stop()
+	for {
+		code, body := get(ts, "/readyz")
+		if code == http.StatusOK {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-limit:
+			ts.Fatalf("not ready: %d %s", code, body)
+		}
+	}
+}
+
+func metricIsThere(ts *testscript.TestScript, _ bool, args []string) {
+	if _, body := get(ts, "/metrics"); !strings.Contains(body, args[0]) {
+		ts.Fatalf("/metrics has no %s", args[0])
+	}
 }
