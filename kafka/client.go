@@ -79,9 +79,10 @@ func (s *Source) groupOpts() []kgo.Opt {
 		// Polls and callbacks exclude each other, so that what was polled is given to the lanes that were ours then.
 		kgo.BlockRebalanceOnPoll(),
 		kgo.SessionTimeout(s.o.SessionTimeout),
-		// A rebalance waits for nobody longer than the group waits for a sign of life: giving partitions up takes half
-		// of that at most.
-		kgo.RebalanceTimeout(s.o.SessionTimeout),
+		// A rebalance need not wait much longer than the group waits for a sign of life, since giving partitions up takes
+		// half of that at most. It must be longer, though: it is also how long the client waits for the leader to share
+		// out the partitions, and of a leader that is dead the group learns by the session timeout.
+		kgo.RebalanceTimeout(s.o.SessionTimeout*3/2),
 		kgo.HeartbeatInterval(min(time.Second, s.o.SessionTimeout/3)),
 		kgo.OnPartitionsAssigned(s.onAssigned),
 		kgo.OnPartitionsRevoked(s.onRevoked),
