@@ -2,6 +2,7 @@ package spec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -111,9 +112,13 @@ func OpenStore(ctx context.Context, rawURL string) (store.Store, error) {
 
 func openDisk(path string) (store.Store, error) {
 	d, err := store.NewDisk(filepath.FromSlash(path))
-	if err != nil {
-		return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: display(path),
-			Msg: "the folder cannot be used", Err: err}
+	if err == nil {
+		return d, nil
 	}
-	return d, nil
+	e := &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: display(path),
+		Msg: "the folder cannot be used", Err: err}
+	if errors.Is(err, store.ErrPermission) {
+		e.Code, e.Class, e.Fix = freshet.CodeStoreRefused, freshet.ClassEnvironment, "give this user access to it"
+	}
+	return nil, e
 }

@@ -228,11 +228,11 @@ func (q *quickstart) summary(c *cli, r *runner) {
 		number(t.Files), number(t.Rejects))
 	fmt.Fprint(c.out, s.text("\nNext:\n"))
 	for _, line := range [][2]string{
-		{"freshet table read " + table + " --limit 5", "rows of it"},
-		{"freshet table history " + table, "its commits"},
-		{"freshet run " + q.dir, "the same pipeline from its file, " +
+		{os.Args[0] + " table read " + table + " --limit 5", "rows of it"},
+		{os.Args[0] + " table history " + table, "its commits"},
+		{os.Args[0] + " run " + q.dir, "the same pipeline from its file, " +
 			filepath.Join(q.dir, "pipelines", "orders.yaml")},
-		{"freshet ingest kafka://HOST:PORT/TOPIC ./lake/TOPIC", "your own topic"},
+		{os.Args[0] + " ingest kafka://HOST:PORT/TOPIC ./lake/TOPIC", "your own topic"},
 	} {
 		fmt.Fprintf(c.out, "  %-60s %s\n", line[0], s.paint(dim, line[1]))
 	}
