@@ -119,9 +119,10 @@ func (w *world) rejects(t *testing.T, table string) []freshettest.Row {
 			text := func(c int) string { return rec.Column(c).(*array.String).Value(i) }
 			l := freshet.Lane{Origin: text(1), Name: text(2)}
 			row := freshettest.Row{Lane: l.String(), Seq: rec.Column(3).(*array.Int64).Value(i)}
-			if rec.Column(0).(*array.String).Value(i) == "rejected" {
+			switch text(0) {
+			case "rejected":
 				open[row]++
-			} else {
+			case "landed", "replayed", "dropped":
 				open[row]--
 			}
 		}
