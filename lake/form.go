@@ -2,6 +2,7 @@ package lake
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -126,11 +127,11 @@ func (f form) startTxns(starts freshet.Progress) []delta.Txn {
 type txns map[string]int64
 
 func (s txns) addTo(tx *delta.Transaction, snap *delta.Snapshot) {
-	for id, version := range s {
+	for _, id := range slices.Sorted(maps.Keys(s)) {
 		was, ok := snap.Txn(id)
 		tx.ExpectTxn(id, was, ok)
-		if !ok || was != version {
-			tx.AddTxn(id, version)
+		if !ok || was != s[id] {
+			tx.AddTxn(id, s[id])
 		}
 	}
 }
