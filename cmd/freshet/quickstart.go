@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +58,7 @@ type quickstart struct {
 	time  time.Duration
 	rate  int
 	flags runFlags
+	table string // where it is
 }
 
 func (c *cli) quickstartCommand() *cobra.Command {
@@ -122,13 +124,25 @@ func (q *quickstart) run(ctx context.Context, c *cli) error {
 		return err
 	}
 	c.say("Kafka broker  %s, topic %s, while this runs", brokers[0], demo.Topic)
-	c.say("Delta table   %s", filepath.Join(q.dir, "lake", "bronze", "orders"))
+	if q.table, err = location(project, p.TargetTable()); err != nil {
+		return err
+	}
+	c.say("Delta table   %s", q.table)
 	if err := q.move(ctx, r, p, brokers[0], first); err != nil {
 		r.summarise()
 		return err
 	}
 	q.summary(c, r)
 	return nil
+}
+
+// location is where a table is, as people see it.
+func location(project *spec.Project, table string) (string, error) {
+	u, err := project.TableURL(table)
+	if path, ok := strings.CutPrefix(u, "file://"); ok {
+		u = shownPath(filepath.FromSlash(path))
+	}
+	return u, err
 }
 
 // move sends orders and has the pipeline take them, until there are enough.
@@ -218,18 +232,17 @@ func (q *quickstart) writeProject() error {
 func (q *quickstart) summary(c *cli, r *runner) {
 	t := r.metrics.Totals()[0]
 	took := time.Since(r.started)
-	table := filepath.Join(q.dir, "lake", "bronze", "orders")
 	s := c.style(c.out)
 	fmt.Fprintf(c.out, "%s %s orders in %s: %s rows/s, %s MB/s of JSON\n", s.paint(green, "✓"), number(t.Rows),
 		span(took),
 		short(float64(t.Rows)/took.Seconds()), three(float64(t.Bytes)/1e6/took.Seconds()))
-	fmt.Fprintf(c.out, "  %s  version %d, %s in %s files, %s in quarantine\n", table, t.LastVersion,
+	fmt.Fprintf(c.out, "  %s  version %d, %s in %s files, %s in quarantine\n", q.table, t.LastVersion,
 		bytesText(t.StoredBytes),
 		number(t.Files), number(t.Rejects))
 	fmt.Fprint(c.out, s.text("\nNext:\n"))
 	for _, line := range [][2]string{
-		{os.Args[0] + " table read " + table + " --limit 5", "rows of it"},
-		{os.Args[0] + " table history " + table, "its commits"},
+		{os.Args[0] + " table read " + q.table + " --limit 5", "rows of it"},
+		{os.Args[0] + " table history " + q.table, "its commits"},
 		{os.Args[0] + " run " + q.dir, "the same pipeline from its file, " +
 			filepath.Join(q.dir, "pipelines", "orders.yaml")},
 		{os.Args[0] + " ingest kafka://HOST:PORT/TOPIC ./lake/TOPIC", "your own topic"},
