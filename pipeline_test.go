@@ -89,23 +89,23 @@ func TestRun_Every_CommitsInTimeFromTheFirstRecord(t *testing.T) {
 		r := newRig(1, freshettest.SourceOptions{}, freshet.Options{Every: 10 * time.Second}, nil)
 		end := r.begin(t)
 		r.origin.Append(lane0, 0, freshettest.GoodRecord)
-		time.Sleep(time.Second) // the first commit of a run comes soon
+		<-time.After(time.Second) // the first commit of a run comes soon
 		if got := len(r.tables.Rows("t")); got != 1 {
 			t.Errorf("got %d rows after a second, want 1", got)
 		}
 		version := r.tables.Version("t")
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		if got := r.tables.Version("t"); got != version {
 			t.Errorf("got %d commits while nothing came, want none", got-version)
 		}
 		r.origin.Append(lane0, 0, freshettest.GoodRecord)
-		time.Sleep(6 * time.Second)
+		<-time.After(6 * time.Second)
 		r.origin.Append(lane0, 0, freshettest.EmptyRecord)
-		time.Sleep(3900 * time.Millisecond)
+		<-time.After(3900 * time.Millisecond)
 		if got := r.tables.Progress("t")[lane0]; got != 0 {
 			t.Errorf("got progress %d before it is time, want 0", got)
 		}
-		time.Sleep(200 * time.Millisecond)
+		<-time.After(200 * time.Millisecond)
 		if got := r.tables.Progress("t")[lane0]; got != 2 {
 			t.Errorf("got progress %d when it is time, want 2", got)
 		}
@@ -120,7 +120,7 @@ func TestRun_OnlyEmptyRecords_ProgressIsCommitted(t *testing.T) {
 		for range 7 {
 			r.origin.Append(lane0, 0, freshettest.EmptyRecord)
 		}
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		if got := r.tables.Progress("t")[lane0]; got != 6 {
 			t.Errorf("got progress %d, want 6", got)
 		}
@@ -201,7 +201,7 @@ func TestRun_CommitsHang_ReadingStops(t *testing.T) {
 		r.Target = hanging{r.Target}
 		r.origin.Fill(1000)
 		end := r.begin(t)
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		// Two groups of 2 rows are sealed and one waits to be; three batches are queued and one waits for the
 		// queue.
 		if n := read.Load(); n > 6+3+2 {
@@ -244,7 +244,7 @@ func TestRun_StaleOverAndOver_PausesGrow(t *testing.T) {
 		})
 		r.origin.Fill(3)
 		end := r.begin(t)
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		if n := runs.Load(); n < 60 || n > 200 {
 			t.Errorf("got %d attempts in ten minutes, want one in 5 to 10 seconds in the end", n)
 		}

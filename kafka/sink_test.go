@@ -82,7 +82,6 @@ type copyOf struct {
 	pending  []*freshet.Batch
 	released int
 	keep     int // batches to hold back before a commit
-	frozen   bool
 }
 
 func (k *sink) copy(t *testing.T) *copyOf {
