@@ -75,6 +75,7 @@ func (s *Source) secureOpts() ([]kgo.Opt, error) {
 func (s *Source) groupOpts() []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(s.o.Group),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.DisableAutoCommit(),
 		// Polls and callbacks exclude each other, so that what was polled is given to the lanes that were ours then.
 		kgo.BlockRebalanceOnPoll(),
@@ -82,7 +83,7 @@ func (s *Source) groupOpts() []kgo.Opt {
 		// A rebalance need not wait much longer than the group waits for a sign of life, since giving partitions up takes
 		// half of that at most. It must be longer, though: it is also how long the client waits for the leader to share
 		// out the partitions, and of a leader that is dead the group learns by the session timeout.
-		kgo.RebalanceTimeout(s.o.SessionTimeout*3/2),
+		kgo.RebalanceTimeout(s.o.SessionTimeout * 3 / 2),
 		kgo.HeartbeatInterval(min(time.Second, s.o.SessionTimeout/3)),
 		kgo.OnPartitionsAssigned(s.onAssigned),
 		kgo.OnPartitionsRevoked(s.onRevoked),
@@ -98,9 +99,8 @@ func (s *Source) groupOpts() []kgo.Opt {
 		opts = append(opts, kgo.InstanceID(s.o.InstanceID))
 	}
 	if s.o.ServerSideBalancer {
-		opts = append(opts, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
-	} else {
-		opts = append(opts, kgo.Balancers(kgo.CooperativeStickyBalancer()))
+		// A broker that cannot do it lets the client fall back to the classic protocol.
+		opts = append(opts, kgo.ServerSideBalancer())
 	}
 	return opts
 }

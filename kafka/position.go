@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -58,8 +59,13 @@ func (s *Source) take(ctx context.Context, parts []partition) ([]*lane, error) {
 // learn asks the broker anew about the topics.
 func (s *Source) learn(ctx context.Context, names []string) error {
 	var found map[string]topic
+	misses := 0
 	err := s.waitOut(ctx, "describe topics", func() (err error) {
 		found, err = s.describe(ctx, names)
+		if err == nil && len(found) < len(names) && misses < maxMisses {
+			misses++
+			return errors.New("a topic is missing")
+		}
 		return err
 	})
 	if err != nil {

@@ -59,6 +59,7 @@ func (s *Source) rewind(ctx context.Context, t *table) error {
 func (s *Source) watch() {
 	tick := time.NewTicker(s.o.MetadataAge)
 	defer tick.Stop()
+	misses := map[string]int{}
 	for {
 		select {
 		case <-s.life.Done():
@@ -66,7 +67,7 @@ func (s *Source) watch() {
 		case <-tick.C:
 		case <-s.recheck:
 		}
-		if err := s.checkTopics(s.life); err != nil && s.life.Err() == nil {
+		if err := s.checkTopics(s.life, misses); err != nil && s.life.Err() == nil {
 			s.fail(err)
 			return
 		}
@@ -77,8 +78,13 @@ func (s *Source) watch() {
 	}
 }
 
-// checkTopics returns an error when a topic that we read has another id than it had, or is gone.
-func (s *Source) checkTopics(ctx context.Context) error {
+// maxMisses is how often in a row a broker may not know a topic, until the topic counts as deleted: a broker that has just
+// started may know less than it will.
+const maxMisses = 5
+
+// checkTopics returns an error when a topic that we read has another id than it had, or is gone. It counts in misses how
+// often a topic was not there.
+func (s *Source) checkTopics(ctx context.Context, misses map[string]int) error {
 	ids := map[string]string{}
 	s.mu.Lock()
 	for p, l := range s.lanes {
@@ -101,13 +107,16 @@ func (s *Source) checkTopics(ctx context.Context) error {
 		t, ok := found[name]
 		switch {
 		case ok && t.id() == was:
+			delete(misses, name)
 			s.mu.Lock()
 			s.known[name] = t
 			s.mu.Unlock()
 		case ok:
 			return remadeError(name, was, t.id())
 		case s.topics.Pattern == "":
-			return remadeError(name, was, "")
+			if misses[name]++; misses[name] >= maxMisses {
+				return remadeError(name, was, "")
+			}
 		}
 	}
 	return nil

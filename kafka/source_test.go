@@ -2,7 +2,9 @@ package kafka_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -178,6 +180,69 @@ func TestSource_OnlyTombstones_EndsWithoutATable(t *testing.T) {
 	b.mustCatchUp(k, "orders", nil)
 	if k.tables["t"] != nil {
 		t.Fatal("got a table, want none")
+	}
+}
+
+func TestSource_OnlyTombstonesForATableThatIsThere_MoveProgress(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	want := b.put("orders", 0, "n=1")
+	b.mustCatchUp(k, "orders", nil)
+	b.put("orders", 0, "", "", "")
+	b.mustCatchUp(k, "orders", nil)
+	k.want(t, "t", want)
+	k.wantProgress(t, "t", map[string]int64{"orders[0]": 3})
+}
+
+func TestSource_KeepPayloads_LendsThemUntilRelease(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.Client = newClient(t, b.Cluster, kgo.ProducerBatchCompression(kgo.ZstdCompression()))
+	want := b.fill("orders", 1, 5000)
+	c, src := k.copy(t), b.source("orders", func(o *kafka.Options) { o.Bounded, o.KeepPayloads = true, true })
+	if err := src.Open(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	var batches []*freshet.Batch
+	for {
+		batch, err := src.Next(t.Context())
+		if err != nil {
+			break
+		}
+		batches = append(batches, batch)
+	}
+	var got []string
+	for _, batch := range batches { // all are still held
+		for i, p := range batch.Payloads {
+			got = append(got, batch.Lane.Position(batch.Seqs[i])+" "+string(p))
+		}
+	}
+	for _, batch := range batches {
+		batch.Release()
+	}
+	if err := src.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("got %d payloads, want %d, in order", len(got), len(want))
+	}
+}
+
+func TestSource_Lag_IsWhatIsLeftToRead(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.fill("orders", 1, 100)
+	var mu sync.Mutex
+	var lags []int64
+	b.mustCatchUp(k, "orders", func(o *kafka.Options) {
+		o.Observer.Lag = func(_ freshet.Lane, records int64) {
+			mu.Lock()
+			defer mu.Unlock()
+			lags = append(lags, records)
+		}
+	})
+	if len(lags) < 2 || lags[0] != 100 || lags[len(lags)-1] != 0 {
+		t.Fatalf("got %v, want 100 down to 0", lags)
 	}
 }
 

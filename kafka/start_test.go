@@ -201,6 +201,21 @@ func TestSource_TopicRemadeWhileRunning_IsAnError(t *testing.T) {
 	wantCode(t, <-done, freshet.CodeOriginChanged)
 }
 
+func TestSource_TopicDeletedWhileRunning_IsAnError(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.fill("orders", 1, 10)
+	done := make(chan error, 1)
+	go func() { done <- k.copy(t).run(t.Context(), b.source("orders", nil)) }()
+	k.wait(t, "t", rows(10))
+	if err := b.DeleteTopic("orders"); err != nil {
+		t.Fatal(err)
+	}
+	if err := wantCode(t, <-done, freshet.CodeOriginChanged); !strings.Contains(err.Msg, "was deleted") {
+		t.Fatalf("got %v", err)
+	}
+}
+
 func TestSource_TopicMissing_NamesTheNearest(t *testing.T) {
 	b, k := newBroker(t), newSink()
 	b.topic("orders", 1)
