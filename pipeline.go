@@ -95,7 +95,6 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	err := r.all(ctx)
 	if err != nil {
 		r.state("failed")
-		r.log.Error("stopped", "error", err)
 		return err
 	}
 	r.state("stopped")

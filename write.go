@@ -19,17 +19,18 @@ const (
 // writer is the write goroutine's own state: nobody else touches it, nor the target's writing half.
 type writer struct {
 	*run
-	lanes   lanes
-	gens    map[string]int  // by table: how often what was written of it had to be dropped
-	strikes map[string]int  // by table: how often in a row
-	pending map[string]span // tables with something to seal
-	due     time.Time       // when it must be sealed; zero when nothing is pending
-	timer   *time.Timer     // fires at due
-	flying  int             // groups handed over and not done
-	first   bool            // nothing has been sealed in this run
-	rewound int             // rewinds asked for
-	rejects *rejectWindow
-	verdict error // what the run ends with, once everything is committed
+	lanes    lanes
+	gens     map[string]int  // by table: how often what was written of it had to be dropped
+	strikes  map[string]int  // by table: how often in a row
+	pending  map[string]span // tables with something to seal
+	due      time.Time       // when it must be sealed; zero when nothing is pending
+	timer    *time.Timer     // fires at due
+	flying   int             // groups handed over and not done
+	first    bool            // nothing has been sealed in this run
+	sealedAt time.Time       // when it was sealed last
+	rewound  int             // rewinds asked for
+	rejects  *rejectWindow
+	verdict  error // what the run ends with, once everything is committed
 }
 
 func newWriter(r *run) *writer {
@@ -163,7 +164,12 @@ func (w *writer) setDue(oldest time.Time) {
 	if w.first {
 		every = min(every, firstEvery)
 	}
-	if at := oldest.Add(every); w.due.IsZero() || at.Before(w.due) {
+	at := oldest.Add(every)
+	// What waited in the queue while others were written would be overdue at once, batch for batch.
+	if soonest := w.sealedAt.Add(every); at.Before(soonest) {
+		at = soonest
+	}
+	if w.due.IsZero() || at.Before(w.due) {
 		w.due = at
 		w.timer.Reset(time.Until(at))
 	}
@@ -190,6 +196,7 @@ func (w *writer) flush(ctx context.Context, passed chan struct{}) error {
 		}
 		tables := w.pending
 		w.pending, w.due, w.first = map[string]span{}, time.Time{}, false
+		w.sealedAt = time.Now()
 		w.timer.Stop()
 		w.lanes.clean()
 		if err != nil {
