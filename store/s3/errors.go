@@ -72,7 +72,8 @@ func (s *Store) refusal(err error) error {
 		"IllegalLocationConstraintException":
 		return fmt.Errorf("bucket %q is in another region than %q; set AWS_REGION to %q: %w",
 			s.bucket, s.client.Options().Region, regionOf(err), err)
-	case "ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired":
+	case "ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId",
+		"SignatureDoesNotMatch", "XAdminUserNotFound": // the last is versitygw's, with status 404
 		return fmt.Errorf("%w: %w", store.ErrPermission, err)
 	case "QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded":
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
