@@ -9,7 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ackAll is the goroutine that commits the group's offsets, the newest at a time. At the end it has a second for the last.
+// ackAll is the goroutine that commits the group's offsets, the newest at a time. At the end it has a second
+// for the last.
 func (s *Source) ackAll() {
 	for {
 		select {

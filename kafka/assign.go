@@ -20,7 +20,8 @@ func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][
 	s.wakeLocked()
 }
 
-// onOffsets returns where the partitions that are new to us begin. What the group has committed is not looked at.
+// onOffsets returns where the partitions that are new to us begin. What the group has committed is not looked
+// at.
 func (s *Source) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (
 	map[string]map[int32]kgo.Offset, error) {
 	select {
@@ -112,8 +113,8 @@ func (s *Source) pauseDone(l *lane) {
 	}
 }
 
-// onRevoked has what was read of the lanes committed before another process reads on. It takes at most half of the time
-// after which the group would take us for dead.
+// onRevoked has what was read of the lanes committed before another process reads on. It takes at most half
+// of the time after which the group would take us for dead.
 func (s *Source) onRevoked(ctx context.Context, _ *kgo.Client, lost map[string][]int32) {
 	dropped := s.dropLanes(lost)
 	if s.closing.Load() {
@@ -125,7 +126,7 @@ func (s *Source) onRevoked(ctx context.Context, _ *kgo.Client, lost map[string][
 	defer stop()
 	for table, lanes := range dropped {
 		if err := s.down.Release(ctx, table, lanes); err != nil && s.life.Err() == nil {
-			s.log.Warn("partitions were given up before what was read of them was committed; it is read again elsewhere",
+			s.log.Warn("partitions were given up before what was read of them was committed",
 				"table", table, "error", err)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 // whole is a format that lands payloads as they are: what remains is the source's own cost.
 type whole struct{}
 
-var wholeSchema = arrow.NewSchema([]arrow.Field{{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true}}, nil)
+var wholeSchema = arrow.NewSchema([]arrow.Field{
+	{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true}}, nil)
 
 func (whole) Infer([][]byte, *arrow.Schema) (*arrow.Schema, error) { return wholeSchema, nil }
 
@@ -42,10 +43,11 @@ func (d *wholeDecoder) Flush() arrow.RecordBatch {
 
 func (d *wholeDecoder) Release() { d.b.Release() }
 
-// BenchmarkSource measures one record of 250 bytes, from the broker to a batch, both in this process: the broker's part
-// is in the figures too.
+// BenchmarkSource measures one record of 250 bytes, from the broker to a batch, both in this process: the
+// broker's part is in the figures too.
 func BenchmarkSource(b *testing.B) {
-	for name, codec := range map[string]kgo.CompressionCodec{"plain": kgo.NoCompression(), "zstd": kgo.ZstdCompression()} {
+	for name, codec := range map[string]kgo.CompressionCodec{
+		"plain": kgo.NoCompression(), "zstd": kgo.ZstdCompression()} {
 		b.Run(name, func(b *testing.B) {
 			c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, "orders"),
 				kfake.SyntheticFetch(kfake.SyntheticBatch{RecordBytes: 250, RandomFrac: 0.2, Compression: codec}))
@@ -53,8 +55,8 @@ func BenchmarkSource(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer c.Close()
-			src, err := kafka.NewSource(c.ListenAddrs(), kafka.Topics{Names: []string{"orders"}}, kafka.RouteTo("t"), whole{},
-				&kafka.Options{Group: "app"})
+			src, err := kafka.NewSource(c.ListenAddrs(), kafka.Topics{Names: []string{"orders"}},
+				kafka.RouteTo("t"), whole{}, &kafka.Options{Group: "app"})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -111,7 +111,8 @@ func (b *broker) source(topic string, change func(*kafka.Options)) *kafka.Source
 	return b.sourceOf(kafka.Topics{Names: []string{topic}}, kafka.RouteTo("t"), change)
 }
 
-func (b *broker) sourceOf(topics kafka.Topics, route func(string) string, change func(*kafka.Options)) *kafka.Source {
+func (b *broker) sourceOf(topics kafka.Topics, route func(string) string,
+	change func(*kafka.Options)) *kafka.Source {
 	b.t.Helper()
 	o := &kafka.Options{Group: "app", MetadataAge: 100 * time.Millisecond, SessionTimeout: 3 * time.Second,
 		Log: slog.New(slog.NewTextHandler(b.t.Output(), nil))}

@@ -12,7 +12,8 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// connect makes the client, which lives as long as ctx. It joins the group in the background; partitions are taken on once ready is closed.
+// connect makes the client, which lives as long as ctx. It joins the group in the background; partitions are
+// taken on once ready is closed.
 func (s *Source) connect(ctx context.Context) (*kgo.Client, error) {
 	opts := []kgo.Opt{
 		kgo.WithContext(ctx),
@@ -26,7 +27,8 @@ func (s *Source) connect(ctx context.Context) (*kgo.Client, error) {
 		kgo.MetadataMaxAge(s.o.MetadataAge),
 		kgo.MetadataMinAge(min(250*time.Millisecond, s.o.MetadataAge)),
 		kgo.RetryBackoffFn(backoff),
-		// It bounds how long a partition that was just taken on, or sought, waits for the fetch under way to return.
+		// It bounds how long a partition that was just taken on, or sought, waits for the fetch under way to
+		// return.
 		kgo.FetchMaxWait(250 * time.Millisecond),
 		kgo.FetchMaxBytes(firstFetch),
 		kgo.FetchMaxPartitionBytes(firstFetch),
@@ -77,12 +79,13 @@ func (s *Source) groupOpts() []kgo.Opt {
 		kgo.ConsumerGroup(s.o.Group),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.DisableAutoCommit(),
-		// Polls and callbacks exclude each other, so that what was polled is given to the lanes that were ours then.
+		// Polls and callbacks exclude each other, so that what was polled is given to the lanes that were ours
+		// then.
 		kgo.BlockRebalanceOnPoll(),
 		kgo.SessionTimeout(s.o.SessionTimeout),
-		// A rebalance need not wait much longer than the group waits for a sign of life, since giving partitions up takes
-		// half of that at most. It must be longer, though: it is also how long the client waits for the leader to share
-		// out the partitions, and of a leader that is dead the group learns by the session timeout.
+		// A rebalance need not wait much longer than the group waits for a sign of life, since giving partitions up
+		// takes half of that at most. It must be longer, though: it is also how long the client waits for the
+		// leader to share out the partitions, and of a leader that is dead the group learns by the session timeout.
 		kgo.RebalanceTimeout(s.o.SessionTimeout * 3 / 2),
 		kgo.HeartbeatInterval(min(time.Second, s.o.SessionTimeout/3)),
 		kgo.OnPartitionsAssigned(s.onAssigned),
@@ -144,8 +147,8 @@ func (s *Source) find(ctx context.Context) (map[string]topic, error) {
 	return found, nil
 }
 
-// missing returns an error when a topic that was named is not there. A topic that was made a moment ago may take some
-// milliseconds until every broker knows it.
+// missing returns an error when a topic that was named is not there. A topic that was made a moment ago may
+// take some milliseconds until every broker knows it.
 func (s *Source) missing(ctx context.Context, found map[string]topic) error {
 	for tries := 1; ; tries++ {
 		absent := ""
@@ -181,11 +184,12 @@ func (s *Source) missing(ctx context.Context, found map[string]topic) error {
 	}
 }
 
-// silence is how long no broker must have answered for us to be waiting: while some do, fetches and heartbeats are
-// answered several times a second.
+// silence is how long no broker must have answered for us to be waiting: while some do, fetches and
+// heartbeats are answered several times a second.
 const silence = time.Second
 
-// outage hears of connections that are made and lost, and tells a person once an outage. It is a hook of the client.
+// outage hears of connections that are made and lost, and tells a person once an outage. It is a hook of the
+// client.
 type outage struct {
 	s       *Source
 	mu      sync.Mutex

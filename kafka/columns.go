@@ -13,7 +13,8 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// fields are the columns that are wanted, in their order. All are nullable, as columns of a table usually are.
+// fields are the columns that are wanted, in their order. All are nullable, as columns of a table usually
+// are.
 func (c Columns) fields() []arrow.Field {
 	key := arrow.DataType(arrow.BinaryTypes.Binary)
 	if c.KeyAsText {
@@ -95,8 +96,8 @@ func (c Columns) without(schema *arrow.Schema) (*arrow.Schema, error) {
 	return arrow.NewSchema(rest, &meta), nil
 }
 
-// notOurs returns the schema less fields that have the name of one of our columns. They cannot be added to a table that
-// is there: records that have them become rejects.
+// notOurs returns the schema less fields that have the name of one of our columns. They cannot be added to a
+// table that is there: records that have them become rejects.
 func (c Columns) notOurs(decoded *arrow.Schema) *arrow.Schema {
 	fields := slices.DeleteFunc(decoded.Fields(), func(f arrow.Field) bool {
 		_, ours := c.named(f.Name)
@@ -182,7 +183,8 @@ func offsets(rows []*kgo.Record) arrow.Array {
 }
 
 func timestamps(rows []*kgo.Record) arrow.Array {
-	b := array.NewTimestampBuilder(memory.DefaultAllocator, &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"})
+	kind := arrow.FixedWidthTypes.Timestamp_us.(*arrow.TimestampType)
+	b := array.NewTimestampBuilder(memory.DefaultAllocator, kind)
 	defer b.Release()
 	b.Reserve(len(rows))
 	for _, r := range rows {

@@ -44,7 +44,8 @@ func TestSource_KeyAsText_RejectsWhatIsNone(t *testing.T) {
 		&kgo.Record{Topic: "orders", Value: []byte("n=3")})
 	b.mustCatchUp(k, "orders", func(o *kafka.Options) { o.Columns = kafka.Columns{Key: "key", KeyAsText: true} })
 	k.want(t, "t", []string{"orders[0]@0 n=1 key=é", "orders[0]@2 n=3"})
-	if r := k.tables["t"].rejects; len(r) != 1 || r[0].Code != freshet.CodeBadUTF8 || string(r[0].Key) != "\xff" {
+	r := k.tables["t"].rejects
+	if len(r) != 1 || r[0].Code != freshet.CodeBadUTF8 || string(r[0].Key) != "\xff" {
 		t.Fatalf("got rejects %+v", r)
 	}
 }
@@ -53,7 +54,8 @@ func TestSource_ColumnHasAFieldsName_SaysSo(t *testing.T) {
 	b, k := newBroker(t), newSink()
 	b.topic("orders", 1)
 	b.put("orders", 0, "n=1 Offset=2")
-	err := wantCode(t, b.catchUp(k, "orders", func(o *kafka.Options) { o.Columns.Offset = "offset" }), freshet.CodeBadValue)
+	named := func(o *kafka.Options) { o.Columns.Offset = "offset" }
+	err := wantCode(t, b.catchUp(k, "orders", named), freshet.CodeBadValue)
 	if !strings.Contains(err.Msg, `"offset"`) || !strings.Contains(err.Msg, `"Offset"`) {
 		t.Fatalf("got %v", err)
 	}
@@ -78,5 +80,6 @@ func TestSource_TableHasTheColumnWithAnotherType_SaysSo(t *testing.T) {
 	b.topic("orders", 1)
 	b.put("orders", 0, "n=1 who=me")
 	b.mustCatchUp(k, "orders", nil)
-	wantCode(t, b.catchUp(k, "orders", func(o *kafka.Options) { o.Columns.Offset = "who" }), freshet.CodeSchemaMismatch)
+	named := func(o *kafka.Options) { o.Columns.Offset = "who" }
+	wantCode(t, b.catchUp(k, "orders", named), freshet.CodeSchemaMismatch)
 }

@@ -34,8 +34,8 @@ func TestSource_NoBroker_SaysWhichAndWhy(t *testing.T) {
 	}
 	addr := l.Addr().String()
 	l.Close()
-	src, err := kafka.NewSource([]string{addr}, kafka.Topics{Names: []string{"orders"}}, kafka.RouteTo("t"), pairs{},
-		&kafka.Options{Group: "app", ConnectTimeout: 200 * time.Millisecond})
+	src, err := kafka.NewSource([]string{addr}, kafka.Topics{Names: []string{"orders"}}, kafka.RouteTo("t"),
+		pairs{}, &kafka.Options{Group: "app", ConnectTimeout: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,8 @@ func TestSource_SASL_LetsInOrRefuses(t *testing.T) {
 	for _, s := range all {
 		s.Password = "wrong"
 		start := time.Now()
-		e := wantCode(t, b.catchUp(newSink(), "orders", func(o *kafka.Options) { o.SASL = &s }), freshet.CodeSourceRefused)
+		err := b.catchUp(newSink(), "orders", func(o *kafka.Options) { o.SASL = &s })
+		e := wantCode(t, err, freshet.CodeSourceRefused)
 		if e.Class != freshet.ClassEnvironment || time.Since(start) > 5*time.Second {
 			t.Fatalf("got %v after %s", e, time.Since(start))
 		}
@@ -137,7 +138,8 @@ func TestSource_MutualTLS_LetsInOrRefuses(t *testing.T) {
 	b.topic("orders", 1)
 	want := b.put("orders", 0, "n=1")
 	k := newSink()
-	b.mustCatchUp(k, "orders", func(o *kafka.Options) { o.TLS = &kafka.TLS{CAFile: cert, CertFile: cert, KeyFile: key} })
+	mutual := &kafka.TLS{CAFile: cert, CertFile: cert, KeyFile: key}
+	b.mustCatchUp(k, "orders", func(o *kafka.Options) { o.TLS = mutual })
 	k.want(t, "t", want)
 
 	quick := func(o *kafka.Options) { o.ConnectTimeout = time.Second }
@@ -151,7 +153,8 @@ func TestSource_MutualTLS_LetsInOrRefuses(t *testing.T) {
 				freshet.CodeSourceRefused)
 		})
 	}
-	err = b.catchUp(newSink(), "orders", func(o *kafka.Options) { quick(o); o.TLS = &kafka.TLS{CAFile: "/nowhere"} })
+	nowhere := &kafka.TLS{CAFile: "/nowhere"}
+	err = b.catchUp(newSink(), "orders", func(o *kafka.Options) { quick(o); o.TLS = nowhere })
 	wantCode(t, err, freshet.CodeBadValue)
 }
 
@@ -225,8 +228,8 @@ func TestNewSource_BadArguments_NamesAllFaults(t *testing.T) {
 		Tombstones: "eat", Workers: -1, SASL: &kafka.SASL{Mechanism: "NONE"}, TLS: &kafka.TLS{CertFile: "x"},
 		Columns: kafka.Columns{Key: "k", Topic: "K"}, Start: kafka.Start{Latest: true, Time: time.Now()},
 	})
-	for _, want := range []string{"brokers:", "topics:", "group:", "tombstones:", "workers:", "sasl:", "tls:", "columns:",
-		"start:"} {
+	for _, want := range []string{"brokers:", "topics:", "group:", "tombstones:", "workers:", "sasl:", "tls:",
+		"columns:", "start:"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want something on %s", err, want)
 		}

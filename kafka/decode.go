@@ -14,7 +14,8 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// job is what was polled of one lane between two offsets, to be decoded by one worker; or, without a lane, the end.
+// job is what was polled of one lane between two offsets, to be decoded by one worker; or, without a lane,
+// the end.
 type job struct {
 	lane        *lane
 	records     []*kgo.Record
@@ -178,8 +179,8 @@ func (w *worker) wider(t *table, was *columns, records []*kgo.Record) (*columns,
 	return t.widened(w.Source, was, payloads)
 }
 
-// add decodes one record, or makes a reject of it, or drops a tombstone. Errors: freshet.ErrNewFields, and those that
-// are no fault of the record.
+// add decodes one record, or makes a reject of it, or drops a tombstone. Errors: freshet.ErrNewFields, and
+// those that are no fault of the record.
 func (w *worker) add(d *decoder, r *kgo.Record) error {
 	switch {
 	case r.Value == nil && w.o.Tombstones == Skip:

@@ -64,8 +64,8 @@ func (s *Source) refusedError(what string, err error) error {
 func (s *Source) unreachableError(waited time.Duration, err error) error {
 	return &freshet.Error{Code: freshet.CodeSourceUnreachable, Class: freshet.ClassEnvironment, Place: s.place(),
 		Msg: fmt.Sprintf("no broker answered within %s", waited),
-		Fix: "check that the broker runs and that host and port can be reached from here; a broker that hangs up may want" +
-			" TLS, or other credentials", Err: err}
+		Fix: "check that the broker runs and that host and port can be reached from here; a broker that hangs up" +
+			" may want TLS, or other credentials", Err: err}
 }
 
 // place is the broker as people name it.
@@ -130,12 +130,12 @@ func distance(a, b string) int {
 
 // gapError is for a lane whose next offset is not in the log, which holds [first, end).
 func gapError(table string, l freshet.Lane, next, first, end int64) error {
-	msg := fmt.Sprintf("the next offset to read is %d, but the log begins at %d: %d offsets were removed by retention"+
-		" before they were read", next, first, first-next)
+	msg := fmt.Sprintf("the next offset to read is %d, but the log begins at %d: %d offsets were removed by"+
+		" retention before they were read", next, first, first-next)
 	seq := first - 1
 	if next > end {
-		msg = fmt.Sprintf("the next offset to read is %d, but the log ends at %d: the broker lost %d offsets that were"+
-			" read already, and may use them again for other records", next, end, next-end)
+		msg = fmt.Sprintf("the next offset to read is %d, but the log ends at %d: the broker lost %d offsets"+
+			" that were read already, and may use them again for other records", next, end, next-end)
 		seq = end - 1
 	}
 	return &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: l.Position(next), Msg: msg,
@@ -156,7 +156,8 @@ func remadeError(topic, was, is string) error {
 		msg = fmt.Sprintf("the topic with the id %s was deleted", was)
 		fix = "take it out of the pipeline, or make it again and forget the old one: freshet progress set"
 	}
-	return &freshet.Error{Code: freshet.CodeOriginChanged, Class: freshet.ClassInput, Place: topic, Msg: msg, Fix: fix}
+	return &freshet.Error{Code: freshet.CodeOriginChanged, Class: freshet.ClassInput, Place: topic, Msg: msg,
+		Fix: fix}
 }
 
 func (s *Source) forgottenError(table string, l freshet.Lane, committed int64) error {
@@ -176,13 +177,14 @@ func unknownError(table string, l freshet.Lane) error {
 
 func outsideError(l freshet.Lane, offset, first, end int64) error {
 	return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: l.String(),
-		Msg: fmt.Sprintf("start: found offset %d, wanted one from %d to %d, which is what the log holds", offset, first, end),
+		Msg: fmt.Sprintf("start: found offset %d, wanted one from %d to %d, which is what the log holds",
+			offset, first, end),
 		Fix: "choose an offset that is there, or start at earliest"}
 }
 
 func nothingError(table string, records int) error {
 	return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: table,
-		Msg: fmt.Sprintf("the table does not exist, and of the first %d records none can be decoded to tell its columns",
-			records),
+		Msg: fmt.Sprintf("the table does not exist, and none of the first %d records can be decoded to tell its"+
+			" columns", records),
 		Fix: "check the source's format, or give the schema"}
 }

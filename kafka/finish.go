@@ -10,8 +10,9 @@ import (
 // askOthers is how often a bounded source that is through looks whether other processes are.
 const askOthers = 500 * time.Millisecond
 
-// finish passes the end on when everything is read up to where the logs ended at Open: by us, and as far as the partitions
-// are others', by them. A process that is through while another, which was to read the rest, goes away gets that rest.
+// finish passes the end on when everything is read up to where the logs ended at Open: by us, and as far as
+// the partitions are others', by them. A process that is through while another, which was to read the rest,
+// goes away gets that rest.
 func (r *reader) finish(quiet bool) {
 	epoch := r.epoch.Load()
 	if r.sentEnd == epoch || !r.settled() {

@@ -11,7 +11,8 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// pairs is a format of records like "n=1 color=red": a column of bigint or string for each key. "!" is malformed.
+// pairs is a format of records like "n=1 color=red": a column of bigint or string for each key. "!" is
+// malformed.
 type pairs struct{}
 
 func (pairs) Infer(payloads [][]byte, known *arrow.Schema) (*arrow.Schema, error) {
@@ -60,7 +61,7 @@ type pairsDecoder struct {
 
 func (d *pairsDecoder) Append(payload []byte) (int, error) {
 	if string(payload) == "!" {
-		return 0, &freshet.RejectError{Code: freshet.CodeMalformed, Offset: -1, Message: "found !, wanted key=value"}
+		return 0, &freshet.RejectError{Code: freshet.CodeMalformed, Offset: -1, Message: "found !"}
 	}
 	values := map[string]string{}
 	for pair := range strings.FieldsSeq(string(payload)) {
@@ -73,7 +74,8 @@ func (d *pairsDecoder) Append(payload []byte) (int, error) {
 	for _, f := range d.b.Schema().Fields() {
 		if v, ok := values[f.Name]; ok && f.Type.ID() == arrow.INT64 {
 			if _, err := strconv.ParseInt(v, 10, 64); err != nil {
-				return 0, &freshet.RejectError{Code: freshet.CodeWrongType, Path: f.Name, Offset: -1, Message: "no number"}
+				return 0, &freshet.RejectError{Code: freshet.CodeWrongType, Path: f.Name, Offset: -1,
+					Message: "no number"}
 			}
 		}
 	}
@@ -108,4 +110,5 @@ func (d *pairsDecoder) Flush() arrow.RecordBatch {
 func (d *pairsDecoder) Release() { d.b.Release() }
 
 // numbers are the columns of records like "n=1".
-var numbers = arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil)
+var numbers = arrow.NewSchema([]arrow.Field{
+	{Name: "n", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil)

@@ -33,7 +33,8 @@ func TestSource_SecondProcessJoins_TakesOverWithoutLossOrRepeat(t *testing.T) {
 		"server side": func(o *kafka.Options) { o.ServerSideBalancer = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, k := newBroker(t, kfake.BrokerConfigs(map[string]string{"group.consumer.heartbeat.interval.ms": "100"})), newSink()
+			heartbeat := map[string]string{"group.consumer.heartbeat.interval.ms": "100"}
+			b, k := newBroker(t, kfake.BrokerConfigs(heartbeat)), newSink()
 			b.topic("orders", 4)
 			want := b.fill("orders", 4, 100)
 			first, stop1 := b.follow(k, b.source("orders", change))
@@ -270,8 +271,9 @@ func TestSource_ManyBrokersWhoseLeadersMove_LosesNothing(t *testing.T) {
 }
 
 func TestSource_Compressed_Lands(t *testing.T) {
-	for name, codec := range map[string]kgo.CompressionCodec{"zstd": kgo.ZstdCompression(), "gzip": kgo.GzipCompression(),
-		"lz4": kgo.Lz4Compression(), "snappy": kgo.SnappyCompression(), "none": kgo.NoCompression()} {
+	for name, codec := range map[string]kgo.CompressionCodec{
+		"zstd": kgo.ZstdCompression(), "gzip": kgo.GzipCompression(), "lz4": kgo.Lz4Compression(),
+		"snappy": kgo.SnappyCompression(), "none": kgo.NoCompression()} {
 		t.Run(name, func(t *testing.T) {
 			b, k := newBroker(t), newSink()
 			b.topic("orders", 2)

@@ -12,11 +12,13 @@ import (
 // earliestLocal is the time that ListOffsets takes for the first offset that is on the broker's own disk.
 const earliestLocal = -4
 
-// certain is how often in a row a broker must say that there is nothing, where there should be something, to be believed.
+// certain is how often in a row a broker must say that there is nothing, where there should be something, to
+// be believed.
 const certain = 3
 
-// passHoles moves bounded lanes on over offsets that hold no record: compacted, aborted, or markers of transactions. The
-// client passes over them in silence. It looks the less often, the longer nothing comes, and at some lanes at a time.
+// passHoles moves bounded lanes on over offsets that hold no record: compacted, aborted, or markers of
+// transactions. The client passes over them in silence. It looks the less often, the longer nothing comes,
+// and at some lanes at a time.
 func (r *reader) passHoles(lanes []*lane) {
 	if time.Since(r.probed) < r.patient {
 		return
@@ -41,8 +43,9 @@ func (r *reader) passHoles(lanes []*lane) {
 	r.probed = time.Now()
 }
 
-// probe returns the offset up to which the log holds no record from the lane's next on. It asks for the one lane alone:
-// in a fetch of several a broker fills the answer with the first ones and leaves the others empty, whatever they hold.
+// probe returns the offset up to which the log holds no record from the lane's next on. It asks for the one
+// lane alone: in a fetch of several a broker fills the answer with the first ones and leaves the others
+// empty, whatever they hold.
 func (s *Source) probe(ctx context.Context, l *lane) (int64, bool) {
 	t := s.topic(l.topic)
 	leader, ok := t.leaders[l.n]
@@ -99,9 +102,9 @@ func (s *Source) recordless(l *lane, p *kmsg.FetchResponseTopicPartition) (int64
 	return next, fp.Err == nil && len(fp.Records) == 0 && next > l.next
 }
 
-// nothing is for an answer without batches, although the log goes on: compaction may have removed whole batches up to the
-// end. But a broker that has yet to fetch from tiered storage answers so too. Hence it must say so several times, and of
-// offsets that are on its own disk.
+// nothing is for an answer without batches, although the log goes on: compaction may have removed whole
+// batches up to the end. But a broker that has yet to fetch from tiered storage answers so too. Hence it must
+// say so several times, and of offsets that are on its own disk.
 func (s *Source) nothing(ctx context.Context, l *lane, p *kmsg.FetchResponseTopicPartition) (int64, bool) {
 	end := p.HighWatermark
 	if !s.o.ReadUncommitted {
@@ -115,13 +118,14 @@ func (s *Source) nothing(ctx context.Context, l *lane, p *kmsg.FetchResponseTopi
 		return 0, false
 	}
 	if l.empty == certain {
-		s.log.Warn("the broker delivers nothing, although the log goes on", "position", l.Position(l.next), "end", end)
+		s.log.Warn("the broker delivers nothing, although the log goes on",
+			"position", l.Position(l.next), "end", end)
 	}
 	return end, s.onDisk(ctx, l)
 }
 
-// onDisk reports whether the lane's next offset is on the broker's own disk. A broker that does not know the question has
-// no other place.
+// onDisk reports whether the lane's next offset is on the broker's own disk. A broker that does not know the
+// question has no other place.
 func (s *Source) onDisk(ctx context.Context, l *lane) bool {
 	resp, err := s.listRequest([]partition{l.partition}, earliestLocal, false).RequestWith(ctx, s.client)
 	if err != nil || len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {

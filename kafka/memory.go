@@ -16,12 +16,13 @@ const firstFetch = 2 << 20
 // recordBytes is what a record takes beside its payload.
 const recordBytes = int64(unsafe.Sizeof(kgo.Record{}) + unsafe.Sizeof((*kgo.Record)(nil)))
 
-// budget keeps what a fetch takes in memory within bounds: it measures how much becomes of a byte on the wire, and has
-// the client ask for as many bytes as fit. It also lends the memory that batches are unpacked into, over and over. It is
-// a hook and a pool of the client.
+// budget keeps what a fetch takes in memory within bounds: it measures how much becomes of a byte on the
+// wire, and has the client ask for as many bytes as fit. It also lends the memory that batches are unpacked
+// into, over and over. It is a hook and a pool of the client.
 type budget struct {
-	wire, here atomic.Int64 // bytes of the batches read since the last adjust: as they came, and as they stand in memory
-	asked      int32        // the reader's: bytes that a fetch asks for
+	// Bytes of the batches read since the last adjust: as they came, and as they stand in memory.
+	wire, here atomic.Int64
+	asked      int32 // the reader's: bytes that a fetch asks for
 
 	records [32]sync.Pool // *[]kgo.Record, by the power of two that is their capacity
 	bytes   [32]sync.Pool // *[]byte, likewise
@@ -40,8 +41,8 @@ func (b *budget) OnFetchBatchRead(_ kgo.BrokerMetadata, _ string, _ int32, m kgo
 	b.here.Add(here)
 }
 
-// adjust has the client ask for as much as takes memory bytes here, shared by the brokers, and of each of the lanes a
-// part of it.
+// adjust has the client ask for as much as takes memory bytes here, shared by the brokers, and of each of the
+// lanes a part of it.
 func (b *budget) adjust(client *kgo.Client, memory int64, lanes int) {
 	wire, here := b.wire.Load(), b.here.Load()
 	if wire < 64<<10 {

@@ -48,7 +48,8 @@ const (
 	latest   = -1
 )
 
-// describe returns what the broker says of these topics, or of all if names is nil. Topics that do not exist are absent.
+// describe returns what the broker says of these topics, or of all if names is nil. Topics that do not exist
+// are absent.
 func (s *Source) describe(ctx context.Context, names []string) (map[string]topic, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	for _, name := range names {
@@ -98,9 +99,10 @@ func (s *Source) matching(ctx context.Context) (map[string]topic, error) {
 	return all, nil
 }
 
-// list asks for the offset of each partition at a time in milliseconds, or earliest or latest. A time after the last
-// record gives -1. It waits outages out.
-func (s *Source) list(ctx context.Context, parts []partition, at int64, stable bool) (map[partition]int64, error) {
+// list asks for the offset of each partition at a time in milliseconds, or earliest or latest. A time after
+// the last record gives -1. It waits outages out.
+func (s *Source) list(ctx context.Context, parts []partition, at int64, stable bool) (
+	map[partition]int64, error) {
 	found := make(map[partition]int64, len(parts))
 	if len(parts) == 0 {
 		return found, nil

@@ -26,8 +26,8 @@ type Topics struct {
 type Start struct {
 	Latest bool      // at the end, as it is at the first start
 	Time   time.Time // at the first record of this time or later; unset: not used
-	// Offsets are the first offsets to read, by topic and partition. They go before the other fields. A partition that
-	// is not named starts as the other fields say.
+	// Offsets are the first offsets to read, by topic and partition. They go before the other fields. A
+	// partition that is not named starts as the other fields say.
 	Offsets map[string]map[int32]int64
 }
 
@@ -41,8 +41,8 @@ const (
 	Keep   Tombstones = "keep"   // the format gets a nil payload: the raw format makes a null of it
 )
 
-// Columns are the names of the columns that tell where a row came from, appended to the decoded ones in this order. An
-// empty name: there is no such column.
+// Columns are the names of the columns that tell where a row came from, appended to the decoded ones in this
+// order. An empty name: there is no such column.
 type Columns struct {
 	Topic         string // string
 	Partition     string // int
@@ -58,15 +58,16 @@ type Columns struct {
 type Options struct {
 	Group      string // consumer group; required unless Partitions are given
 	InstanceID string // static member id, unique within the group. Default: none, a dynamic member
-	// ServerSideBalancer has the broker assign partitions (KIP-848; Kafka 4.0 and later). Default: the classic protocol,
-	// cooperative-sticky.
+	// ServerSideBalancer has the broker assign partitions (KIP-848; Kafka 4.0 and later). Default: the classic
+	// protocol, cooperative-sticky.
 	ServerSideBalancer bool
 	// Partitions are read, and no group is joined. Another process that reads them too is harmless, but in vain.
 	Partitions map[string][]int32
 
 	Start       Start
-	ForgetGroup bool // a partition that the group knows and the table does not starts as if new. Default: an error
-	// Bounded ends the source where its partitions ended when it was opened, for the last one of several processes too.
+	ForgetGroup bool // what the group knows and the table does not starts as if new. Default: an error
+	// Bounded ends the source where its partitions ended when it was opened, for the last one of several
+	// processes too.
 	Bounded         bool
 	ReadUncommitted bool // also deliver records of open and aborted transactions
 

@@ -11,8 +11,8 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// take finds out where partitions go on, and makes their lanes. Errors: a gap, a topic that was made again, a lane that
-// only the group knows.
+// take finds out where partitions go on, and makes their lanes. Errors: a gap, a topic that was made again, a
+// lane that only the group knows.
 func (s *Source) take(ctx context.Context, parts []partition) ([]*lane, error) {
 	if err := s.learn(ctx, slices.Sorted(maps.Keys(byTopic(parts)))); err != nil {
 		return nil, err
@@ -129,9 +129,10 @@ func (s *Source) newLane(t *table, l freshet.Lane, p partition, next, logEnd int
 	return &lane{Lane: l, partition: p, table: t, start: next, next: next, end: end, log: logEnd}
 }
 
-// checkGap returns an error when next is not in the log. What the log held may be older than what the table told: then
-// another process has read on in between, and the log is asked again.
-func (s *Source) checkGap(ctx context.Context, t *table, l freshet.Lane, p partition, next int64, log span) error {
+// checkGap returns an error when next is not in the log. What the log held may be older than what the table
+// told: then another process has read on in between, and the log is asked again.
+func (s *Source) checkGap(ctx context.Context, t *table, l freshet.Lane, p partition, next int64,
+	log span) error {
 	if next > log.end {
 		again, err := s.spans(ctx, []partition{p}, false)
 		if err != nil {
@@ -145,9 +146,9 @@ func (s *Source) checkGap(ctx context.Context, t *table, l freshet.Lane, p parti
 	return nil
 }
 
-// begin decides where partitions start that the table does not know, and records it. A topic that the table does not
-// know at all starts as a whole, also partitions that are not ours: whoever takes those on then finds the topic known,
-// and would take them for partitions that were added later.
+// begin decides where partitions start that the table does not know, and records it. A topic that the table
+// does not know at all starts as a whole, also partitions that are not ours: whoever takes those on then
+// finds the topic known, and would take them for partitions that were added later.
 func (s *Source) begin(ctx context.Context, t *table, unknown []partition) (freshet.Progress, error) {
 	t.setup.Lock()
 	defer t.setup.Unlock()
@@ -182,8 +183,8 @@ func (s *Source) begin(ctx context.Context, t *table, unknown []partition) (fres
 	return maps.Clone(t.starts), nil
 }
 
-// appearedLater reports whether the topic was there before these partitions were: whether the table, or what is to be
-// recorded in it, knows other partitions of the topic, or the topic itself was made while we ran.
+// appearedLater reports whether the topic was there before these partitions were: whether the table, or what
+// is to be recorded in it, knows other partitions of the topic, or the topic itself was made while we ran.
 func (s *Source) appearedLater(ctx context.Context, t *table, name string, parts []partition) (bool, error) {
 	tp := s.topic(name)
 	for l := range t.starts {
@@ -211,7 +212,8 @@ func (s *Source) appearedLater(ctx context.Context, t *table, name string, parts
 }
 
 // startsOf adds to starts the seq before the first of each partition.
-func (s *Source) startsOf(ctx context.Context, t *table, parts []partition, later bool, starts freshet.Progress) error {
+func (s *Source) startsOf(ctx context.Context, t *table, parts []partition, later bool,
+	starts freshet.Progress) error {
 	if err := s.checkForgotten(ctx, t, parts); err != nil {
 		return err
 	}
@@ -251,9 +253,9 @@ func (s *Source) explicit(p partition) (int64, bool) {
 	return offset, ok
 }
 
-// checkForgotten returns an error when the group has read of a partition that the table does not know. What was committed
-// by others than us counts too: whether it was us cannot be told. But the table is asked again: another process of ours
-// may have started the partition and read of it since it was asked first.
+// checkForgotten returns an error when the group has read of a partition that the table does not know. What
+// was committed by others than us counts too: whether it was us cannot be told. But the table is asked again:
+// another process of ours may have started the partition and read of it since it was asked first.
 func (s *Source) checkForgotten(ctx context.Context, t *table, parts []partition) error {
 	if s.o.ForgetGroup {
 		return nil

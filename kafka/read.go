@@ -18,7 +18,8 @@ const (
 // idle is how long a bounded source waits for records before it looks itself whether there are any.
 const idle = 100 * time.Millisecond
 
-// read is the reader goroutine: the only one that polls, moves lanes on, and holds records that wait for columns.
+// read is the reader goroutine: the only one that polls, moves lanes on, and holds records that wait for
+// columns.
 func (s *Source) read() {
 	r := &reader{Source: s, sampling: map[*table]bool{}, sentEnd: -1}
 	for s.life.Err() == nil {
@@ -56,8 +57,8 @@ type reader struct {
 	asked    time.Time       // bounded: when others, asked whether they are through, last were not
 }
 
-// pollContext returns the context for a poll: it ends when something else is to be looked at, or after patience, if that
-// is not 0.
+// pollContext returns the context for a poll: it ends when something else is to be looked at, or after
+// patience, if that is not 0.
 func (s *Source) pollContext(patience time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(s.life)
 	if patience > 0 {
@@ -107,8 +108,9 @@ func (r *reader) patience() time.Duration {
 	return least
 }
 
-// waitForRoom waits until little enough is under way that more may be polled. Records that are held until columns are
-// known count: when they take all the room, what there is of them must do. It returns false when the source ends.
+// waitForRoom waits until little enough is under way that more may be polled. Records that are held until
+// columns are known count: when they take all the room, what there is of them must do. It returns false when
+// the source ends.
 func (r *reader) waitForRoom() bool {
 	for r.inflight.Load() >= r.o.FetchMemory/2 {
 		r.takeInferred()
@@ -127,8 +129,8 @@ func (r *reader) waitForRoom() bool {
 	return true
 }
 
-// cut gives what was polled to the lanes it belongs to, as jobs. It runs before a rebalance may go on: the lanes that are
-// ours now are those that were polled for.
+// cut gives what was polled to the lanes it belongs to, as jobs. It runs before a rebalance may go on: the
+// lanes that are ours now are those that were polled for.
 func (r *reader) cut(fetches kgo.Fetches, now time.Time) []*job {
 	var jobs []*job
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
@@ -156,8 +158,8 @@ func (r *reader) cut(fetches kgo.Fetches, now time.Time) []*job {
 	return jobs
 }
 
-// cutLane cuts the records into jobs, which adjoin, and moves the lane on. Records before the lane's position and behind
-// its end are dropped.
+// cutLane cuts the records into jobs, which adjoin, and moves the lane on. Records before the lane's position
+// and behind its end are dropped.
 func (r *reader) cutLane(l *lane, records []*kgo.Record, now time.Time) []*job {
 	var jobs []*job
 	from, size := 0, int64(0)
@@ -193,7 +195,8 @@ func (s *Source) lag(l *lane) {
 	}
 }
 
-// pass passes the job on, or holds it until the columns of its table are known. A job with nothing to decode needs none.
+// pass passes the job on, or holds it until the columns of its table are known. A job with nothing to decode
+// needs none.
 func (r *reader) pass(j *job) {
 	t := j.lane.table
 	if len(t.held) == 0 && (t.columns.Load() != nil || t.there.Load() && r.payloads(j) == 0) {
@@ -222,8 +225,8 @@ func (s *Source) seek(old *lane, next int64) {
 	s.wakeLocked()
 }
 
-// applySeeks carries out what seek was asked for, while no rebalance can take a lane away in between: not when the poll
-// returned with nothing, since then rebalances are not held up.
+// applySeeks carries out what seek was asked for, while no rebalance can take a lane away in between: not
+// when the poll returned with nothing, since then rebalances are not held up.
 func (r *reader) applySeeks(held bool) {
 	lanes, offsets := r.seekTo(held)
 	if len(lanes) == 0 {

@@ -78,12 +78,12 @@ func (s *Source) watch() {
 	}
 }
 
-// maxMisses is how often in a row a broker may not know a topic, until the topic counts as deleted: a broker that has just
-// started may know less than it will.
+// maxMisses is how often in a row a broker may not know a topic, until the topic counts as deleted: a broker
+// that has just started may know less than it will.
 const maxMisses = 5
 
-// checkTopics returns an error when a topic that we read has another id than it had, or is gone. It counts in misses how
-// often a topic was not there.
+// checkTopics returns an error when a topic that we read has another id than it had, or is gone. It counts in
+// misses how often a topic was not there.
 func (s *Source) checkTopics(ctx context.Context, misses map[string]int) error {
 	ids := map[string]string{}
 	s.mu.Lock()

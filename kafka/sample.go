@@ -13,7 +13,8 @@ func (r *reader) hold(t *table, j *job) {
 	r.sampling[t] = true
 	with := r.payloads(j)
 	if with == 0 {
-		// Nothing but tombstones and markers: they only make the lane's job before them longer, and so take no room.
+		// Nothing but tombstones and markers: they only make the lane's job before them longer, and so take no
+		// room.
 		for _, last := range slices.Backward(t.held) {
 			if last.lane == j.lane {
 				last.last = j.last
@@ -42,8 +43,8 @@ func (r *reader) payloads(j *job) int {
 	return n
 }
 
-// sample begins to infer the columns of tables that hold enough records: as many as are wanted, all there are, what came
-// within the time to wait, or, with force, whatever.
+// sample begins to infer the columns of tables that hold enough records: as many as are wanted, all there
+// are, what came within the time to wait, or, with force, whatever.
 func (r *reader) sample(force bool) {
 	for t := range r.sampling {
 		if t.inferring {

@@ -59,7 +59,8 @@ type SASL struct {
 	Mechanism string // PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER
 	Username  string
 	Password  string
-	// Token returns the bearer token for a new connection. Default: what TokenFile holds then, without white space around.
+	// Token returns the bearer token for a new connection. Default: what TokenFile holds then, without white
+	// space around.
 	Token     func(ctx context.Context) (string, error)
 	TokenFile string
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/freshet-io/freshet/kafka"
 )
 
-// sink is a set of tables in memory that any number of sources may write to at once, as copies of a pipeline would.
+// sink is a set of tables in memory that any number of sources may write to at once, as copies of a pipeline
+// would.
 type sink struct {
 	mu      sync.Mutex
 	tables  map[string]*sinkTable

@@ -78,7 +78,8 @@ type seek struct {
 	next int64
 }
 
-// lane is a partition that is ours, from one position on. When it is read from elsewhere, another lane takes its place.
+// lane is a partition that is ours, from one position on. When it is read from elsewhere, another lane takes
+// its place.
 type lane struct {
 	freshet.Lane
 	partition
@@ -97,10 +98,10 @@ type lane struct {
 // done reports whether a bounded lane has been read to its end.
 func (l *lane) done() bool { return l.end >= 0 && l.next >= l.end }
 
-// NewSource returns a source of the topics that sends what it reads of a topic to the table that route names. Brokers are
-// HOST:PORT. Errors: all faults of the arguments, joined.
-func NewSource(brokers []string, topics Topics, route func(topic string) string, format freshet.Format, o *Options) (
-	*Source, error) {
+// NewSource returns a source of the topics that sends what it reads of a topic to the table that route names.
+// Brokers are HOST:PORT. Errors: all faults of the arguments, joined.
+func NewSource(brokers []string, topics Topics, route func(topic string) string, format freshet.Format,
+	o *Options) (*Source, error) {
 	var none error
 	if len(brokers) == 0 {
 		none = errors.New("brokers: found none, wanted at least one HOST:PORT")
@@ -111,8 +112,9 @@ func NewSource(brokers []string, topics Topics, route func(topic string) string,
 	s := &Source{
 		brokers: brokers, topics: topics, route: route, format: format, o: o.withDefaults(),
 		ready: make(chan struct{}), room: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
-		acked: make(chan struct{}, 1), inferred: make(chan *table), rewound: make(chan struct{}, 1), failed: make(chan struct{}),
-		queue: make(chan *job, 4096), work: make(chan *job, 4096),
+		acked: make(chan struct{}, 1), rewound: make(chan struct{}, 1), inferred: make(chan *table),
+		failed: make(chan struct{}),
+		queue:  make(chan *job, 4096), work: make(chan *job, 4096),
 		tables: map[string]*table{}, lanes: map[partition]*lane{}, known: map[string]topic{},
 		rewinds: map[string]bool{}, ackable: map[partition]int64{},
 	}
@@ -123,7 +125,8 @@ func NewSource(brokers []string, topics Topics, route func(topic string) string,
 }
 
 // Open connects, finds the topics, makes their tables if their columns are known, and begins to read. Errors:
-// CodeSourceUnreachable, CodeSourceRefused, CodeNoTopic, those of Downstream. A pattern that matches nothing yet is none.
+// CodeSourceUnreachable, CodeSourceRefused, CodeNoTopic, those of Downstream. A pattern that matches nothing
+// yet is none.
 func (s *Source) Open(ctx context.Context, down freshet.Downstream) error {
 	s.down = down
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -233,8 +236,8 @@ func (s *Source) takeHead() (b *freshet.Batch, eof bool) {
 	return b, false
 }
 
-// Rewind has the lanes of the table read again from where the table stands. It returns at once: the asking and seeking
-// goes on while Next waits, and its errors come from there.
+// Rewind has the lanes of the table read again from where the table stands. It returns at once: the asking
+// and seeking goes on while Next waits, and its errors come from there.
 func (s *Source) Rewind(_ context.Context, table string) error {
 	s.epoch.Add(1)
 	s.atEnd = false
@@ -292,8 +295,8 @@ func (s *Source) Close(ctx context.Context) error {
 	return nil
 }
 
-// leave leaves the group, or stays for a static member. The client waits for a join that is under way, which waits for
-// other members; we do not.
+// leave leaves the group, or stays for a static member. The client waits for a join that is under way, which
+// waits for other members; we do not.
 func (s *Source) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -309,7 +312,8 @@ func (s *Source) leave(ctx context.Context) {
 		err = s.leaveByHand(ctx)
 	}
 	if err != nil {
-		s.log.Info("did not leave the group: it notices when the session times out", "group", s.o.Group, "error", err)
+		s.log.Info("did not leave the group: it notices when the session times out",
+			"group", s.o.Group, "error", err)
 	}
 }
 

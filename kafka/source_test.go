@@ -22,7 +22,8 @@ func TestSource_Bounded_DeliversEachOffsetOnceAndEnds(t *testing.T) {
 	want := b.fill("orders", 4, 1000)
 	b.mustCatchUp(k, "orders", nil)
 	k.want(t, "t", want)
-	k.wantProgress(t, "t", map[string]int64{"orders[0]": 999, "orders[1]": 999, "orders[2]": 999, "orders[3]": 999})
+	k.wantProgress(t, "t",
+		map[string]int64{"orders[0]": 999, "orders[1]": 999, "orders[2]": 999, "orders[3]": 999})
 
 	b.mustCatchUp(k, "orders", nil)
 	k.want(t, "t", want)
@@ -125,7 +126,8 @@ func TestSource_CompactedTopic_PassesTheHoles(t *testing.T) {
 }
 
 func TestSource_NothingLeftAtTheTail_EndsOnceThatIsCertain(t *testing.T) {
-	b, k := newBroker(t, kfake.BrokerConfigs(map[string]string{"max.incremental.fetch.session.cache.slots": "0"})), newSink()
+	noSessions := map[string]string{"max.incremental.fetch.session.cache.slots": "0"}
+	b, k := newBroker(t, kfake.BrokerConfigs(noSessions)), newSink()
 	b.topic("orders", 1)
 	want := b.fill("orders", 1, 5)
 	b.mustCatchUp(k, "orders", nil)

@@ -14,7 +14,13 @@ import (
 
 // at puts a record with this timestamp.
 func (b *broker) at(partition int32, when time.Time, value string) []string {
-	return b.putRecords(&kgo.Record{Topic: "orders", Partition: partition, Timestamp: when, Value: []byte(value)})
+	return b.putRecords(
+		&kgo.Record{Topic: "orders", Partition: partition, Timestamp: when, Value: []byte(value)})
+}
+
+func latest(o *kafka.Options) {
+	o.Start.Latest = true
+	o.Schema = numbers
 }
 
 // grow adds partitions, and makes a new client for them that knows them.
@@ -30,7 +36,7 @@ func TestSource_StartLatest_SkipsWhatWasThere(t *testing.T) {
 	b, k := newBroker(t), newSink()
 	b.topic("orders", 2)
 	b.fill("orders", 2, 10)
-	_, stop := b.follow(k, b.source("orders", func(o *kafka.Options) { o.Start.Latest = true; o.Schema = numbers }))
+	_, stop := b.follow(k, b.source("orders", latest))
 	k.wait(t, "t", func(t *sinkTable) bool { return t != nil && len(t.progress) == 2 })
 	want := b.put("orders", 1, "n=1")
 	k.wait(t, "t", rows(1))
@@ -80,7 +86,7 @@ func TestSource_StartAtOffsetOutsideTheLog_SaysWhatItHolds(t *testing.T) {
 func TestSource_PartitionAddedWhileRunning_IsReadFromItsBeginning(t *testing.T) {
 	b, k := newBroker(t), newSink()
 	b.topic("orders", 1)
-	_, stop := b.follow(k, b.source("orders", func(o *kafka.Options) { o.Start.Latest = true; o.Schema = numbers }))
+	_, stop := b.follow(k, b.source("orders", latest))
 	k.wait(t, "t", func(t *sinkTable) bool { return t != nil && len(t.progress) == 1 })
 	b.grow("orders", 2)
 	want := b.put("orders", 1, "n=1", "n=2")
@@ -95,7 +101,6 @@ func TestSource_PartitionAddedWhileRunning_IsReadFromItsBeginning(t *testing.T) 
 func TestSource_PartitionAddedWhileStopped_IsReadFromItsBeginning(t *testing.T) {
 	b, k := newBroker(t), newSink()
 	b.topic("orders", 1)
-	latest := func(o *kafka.Options) { o.Start.Latest = true; o.Schema = numbers }
 	b.fill("orders", 1, 5)
 	b.mustCatchUp(k, "orders", latest)
 	b.grow("orders", 1)

@@ -13,8 +13,8 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// table is one of the tables that topics are routed to. Its columns are known from the start (they are given, or the
-// format has always the same), or inferred from the first records, which are held until then.
+// table is one of the tables that topics are routed to. Its columns are known from the start (they are given,
+// or the format has always the same), or inferred from the first records, which are held until then.
 type table struct {
 	name    string
 	columns atomic.Pointer[columns] // nil until they are known
@@ -42,7 +42,8 @@ type columns struct {
 	full    *arrow.Schema // and those that tell where a row came from
 }
 
-// ready asks downstream about the table, the first time. Errors: those of Downstream, a column that does not fit.
+// ready asks downstream about the table, the first time. Errors: those of Downstream, a column that does not
+// fit.
 func (t *table) ready(ctx context.Context, s *Source) error {
 	t.setup.Lock()
 	defer t.setup.Unlock()
@@ -104,8 +105,9 @@ func (t *table) make(ctx context.Context, s *Source, decoded *arrow.Schema) erro
 	return nil
 }
 
-// infer finds the table's columns from payloads, makes the table and records where its lanes start. It returns false when
-// the payloads tell nothing. Lanes that another process has started elsewhere are sought there.
+// infer finds the table's columns from payloads, makes the table and records where its lanes start. It
+// returns false when the payloads tell nothing. Lanes that another process has started elsewhere are sought
+// there.
 func (t *table) infer(ctx context.Context, s *Source, payloads [][]byte) (bool, error) {
 	t.setup.Lock()
 	defer t.setup.Unlock()
@@ -176,8 +178,8 @@ func and(decoded, known *arrow.Schema) *arrow.Schema {
 	return arrow.NewSchema(fields, &meta)
 }
 
-// widened returns columns that also hold the new fields of these payloads: those that another worker has found
-// meanwhile, or else new ones. It returns was when there is nothing to add.
+// widened returns columns that also hold the new fields of these payloads: those that another worker has
+// found meanwhile, or else new ones. It returns was when there is nothing to add.
 func (t *table) widened(s *Source, was *columns, payloads [][]byte) (*columns, error) {
 	t.widen.Lock()
 	defer t.widen.Unlock()
