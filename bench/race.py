@@ -176,7 +176,8 @@ def fresh(bench):
 
 def make_topic(broker, name, partitions=4):
     from confluent_kafka.admin import AdminClient, NewTopic
-    for made in AdminClient({"bootstrap.servers": broker}).create_topics([NewTopic(name, partitions, 1)]).values():
+    admin = AdminClient({"bootstrap.servers": broker})
+    for made in admin.create_topics([NewTopic(name, partitions, 1)]).values():
         made.result()
 
 
