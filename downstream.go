@@ -98,8 +98,13 @@ func (d downstream) plan(schema *arrow.Schema) (*arrow.Schema, error) {
 }
 
 // Resume settles what is on its way of these lanes, so that the table's answer counts it, and lets them go on
-// from there.
+// from there. One at a time: were the answer of another overtaken by batches that came after it, it would set
+// the lane back under them.
 func (d downstream) Resume(ctx context.Context, table string, lanes []Lane) (Progress, error) {
+	if err := d.turn(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-d.resuming }()
 	if err := d.put(ctx, ask{table: table, lanes: lanes}); err != nil {
 		return nil, err
 	}
@@ -110,9 +115,25 @@ func (d downstream) Resume(ctx context.Context, table string, lanes []Lane) (Pro
 
 // Start commits where lanes begin and lets them go on from there.
 func (d downstream) Start(ctx context.Context, table string, starts Progress) (Progress, error) {
+	if err := d.turn(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-d.resuming }()
 	return d.own(ctx, table, "record the start of "+table, func() (Progress, error) {
 		return d.target.Start(ctx, table, starts)
 	})
+}
+
+// turn waits until no other call asks where lanes stand.
+func (d downstream) turn(ctx context.Context) error {
+	select {
+	case d.resuming <- struct{}{}:
+		return nil
+	case <-d.done:
+		return errEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (d downstream) own(ctx context.Context, table, what string, look func() (Progress, error)) (

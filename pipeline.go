@@ -90,6 +90,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		sealed:  make(chan group, 1),
 		results: make(chan result, 16),
 		done:    make(chan struct{}),
+
+		resuming: make(chan struct{}, 1),
 	}
 	r.state("starting")
 	err := r.all(ctx)
@@ -120,6 +122,8 @@ type run struct {
 	results chan result         // commit → write
 	done    chan struct{}       // closed when the write goroutine no longer answers
 	rewinds rewinds             // write → read
+
+	resuming chan struct{} // holds an element while Downstream asks where lanes stand
 }
 
 // item is a batch on its way to the write goroutine, or the mark that the source has come to its end.
