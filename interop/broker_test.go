@@ -26,13 +26,16 @@ func TestBroker_Restarts_EachOffsetOnce(t *testing.T) {
 	servers := "servers/kafka"
 	run := func(args ...string) string {
 		t.Helper()
-		out, err := exec.Command(servers, args...).Output()
+		var errs bytes.Buffer
+		cmd := exec.Command(servers, args...)
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("%s %v: %v", servers, args, err)
+			t.Fatalf("%s %v: %v\n%s", servers, args, err, tail(errs.String(), 4000))
 		}
 		return string(out)
 	}
-	env := run("start", dir, "--port", "39592")
+	env := run("start", dir, "--port", "21592")
 	t.Cleanup(func() { _ = exec.Command(servers, "stop", dir, "--kill").Run() })
 	b := connect(t, regexp.MustCompile(`KAFKA_BROKERS=(\S+)`).FindStringSubmatch(env)[1])
 	topic, table := b.topic(4, nil), filepath.Join(t.TempDir(), "t")
