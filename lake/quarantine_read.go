@@ -158,7 +158,7 @@ func scanEntries(ctx context.Context, snap *delta.Snapshot, f *Filter, yield fun
 			if wanted != nil && !wanted[e.ID()] {
 				return true
 			}
-			at := entryPlace{e.Lane, place{e.Seq, e.Row}}
+			at := e.place()
 			e.Open = closed[at] == 0
 			if !e.Open {
 				closed[at]--
@@ -179,9 +179,12 @@ func scanEntries(ctx context.Context, snap *delta.Snapshot, f *Filter, yield fun
 
 // entryPlace is what tells an entry from all others.
 type entryPlace struct {
-	lane freshet.Lane
-	at   place
+	app, table string
+	lane       freshet.Lane
+	at         place
 }
+
+func (e *Entry) place() entryPlace { return entryPlace{e.App, e.Table, e.Lane, place{e.Seq, e.Row}} }
 
 // closings counts, by entry, the rows that say it is not open any more.
 func closings(ctx context.Context, snap *delta.Snapshot, where []string) (map[entryPlace]int, error) {
@@ -191,7 +194,7 @@ func closings(ctx context.Context, snap *delta.Snapshot, where []string) (map[en
 		return nil, err
 	}
 	closed := map[entryPlace]int{}
-	columns := []string{"origin", "origin_id", "lane", "seq", "row"}
+	columns := []string{"origin", "origin_id", "lane", "seq", "row", "app", "table_name"}
 	for rec, err := range snap.Scan(ctx, &delta.ScanOptions{Columns: columns, Where: condition}) {
 		if err != nil {
 			return nil, err
@@ -200,7 +203,7 @@ func closings(ctx context.Context, snap *delta.Snapshot, where []string) (map[en
 		for i := range int(rec.NumRows()) {
 			l := freshet.Lane{Origin: text(0, i), OriginID: text(1, i), Name: text(2, i)}
 			at := place{rec.Column(3).(*array.Int64).Value(i), rec.Column(4).(*array.Int32).Value(i)}
-			closed[entryPlace{l, at}]++
+			closed[entryPlace{text(5, i), text(6, i), l, at}]++
 		}
 		rec.Release()
 	}

@@ -56,7 +56,7 @@ func (t *table) hold(ctx context.Context, p freshet.Progress) error {
 		h.last, _ = snap.Txn(last)
 		h.count, h.known = snap.Txn(count)
 		if h.known && h.last > seq {
-			if h.open, err = openPlaces(ctx, snap, l, seq); err != nil {
+			if h.open, err = t.openPlaces(ctx, snap, l, seq); err != nil {
 				return explain(t.quarantine.name, err)
 			}
 		}
@@ -69,10 +69,13 @@ func (t *table) hold(ctx context.Context, p freshet.Progress) error {
 	return nil
 }
 
-// openPlaces reads the open entries of the lane past seq.
-func openPlaces(ctx context.Context, snap *delta.Snapshot, l freshet.Lane, seq int64) (map[place]int, error) {
-	where, err := expr.Parse(fmt.Sprintf("origin = %s AND origin_id = %s AND lane = %s AND seq > %d",
-		quote(l.Origin), quote(l.OriginID), quote(l.Name), seq))
+// openPlaces reads the open entries of the lane past seq: those of this app and table, since others may have
+// put the same records into the same quarantine.
+func (t *table) openPlaces(ctx context.Context, snap *delta.Snapshot, l freshet.Lane, seq int64) (
+	map[place]int, error) {
+	where, err := expr.Parse(fmt.Sprintf(
+		"app = %s AND table_name = %s AND origin = %s AND origin_id = %s AND lane = %s AND seq > %d",
+		quote(t.a.app), quote(t.name), quote(l.Origin), quote(l.OriginID), quote(l.Name), seq))
 	if err != nil {
 		return nil, err
 	}

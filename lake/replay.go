@@ -153,7 +153,7 @@ func (t *table) replay(ctx context.Context, filter *Filter, tried map[entryPlace
 	}
 	taken := t.divide(entries, b, done)
 	for _, e := range done.Still {
-		tried[entryPlace{e.Lane, place{e.Seq, e.Row}}] = true
+		tried[e.place()] = true
 	}
 	if len(taken) == 0 {
 		return done, more, nil
@@ -170,7 +170,7 @@ func (t *table) chosen(ctx context.Context, snap *delta.Snapshot, filter *Filter
 	}
 	f.App, f.Table, f.Closed = t.a.app, t.name, false
 	err = scanEntries(ctx, snap, &f, func(e *Entry, _ error) bool {
-		if tried[entryPlace{e.Lane, place{e.Seq, e.Row}}] {
+		if tried[e.place()] {
 			return true
 		}
 		if more = len(entries) == maxReplay; more {
