@@ -60,7 +60,10 @@ func (s *Source) decodeAll() {
 			return
 		case j := <-s.work:
 			if err := w.decode(j); err != nil {
+				// What has gathered of the job must not get into another: the worker ends, and the job stays
+				// undone, so that Next has the error to return and nothing behind it.
 				s.fail(err)
+				return
 			}
 			close(j.done)
 		}

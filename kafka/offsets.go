@@ -204,6 +204,9 @@ func (s *Source) committed(ctx context.Context, parts []partition) (map[partitio
 					name = s.nameOf(t.TopicID)
 				}
 				for _, p := range t.Partitions {
+					if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+						return fmt.Errorf("%s[%d]: %w", name, p.Partition, err)
+					}
 					if p.Offset >= 0 {
 						found[partition{name, p.Partition}] = p.Offset
 					}

@@ -301,6 +301,9 @@ func (r *reader) judge(fetches kgo.Fetches) {
 func (r *reader) outOfRange(l *lane) {
 	spans, err := r.spans(r.life, []partition{l.partition}, false)
 	if err != nil {
+		if r.life.Err() == nil {
+			r.fail(err)
+		}
 		return
 	}
 	if log := spans[l.partition]; l.next < log.first || l.next > log.end {

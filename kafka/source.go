@@ -295,15 +295,18 @@ func (s *Source) Close(ctx context.Context) error {
 	return nil
 }
 
-// leave leaves the group, or stays for a static member. The client waits for a join that is under way, which
-// waits for other members; we do not.
+// joinPatience is how long leaving waits for a join that is under way. A join waits for the other members' next
+// heartbeat; a member that goes away in the middle of it holds the group up until its session times out.
+const joinPatience = 1500 * time.Millisecond
+
+// leave leaves the group, or stays for a static member.
 func (s *Source) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*joinPatience)
 	defer cancel()
 	s.client.AllowRebalance()
-	left := make(chan error, 1)
+	left := make(chan error, 1) // the goroutine ends with the client, which is closed next
 	go func() { left <- s.client.LeaveGroupContext(ctx) }()
-	patience := time.NewTimer(200 * time.Millisecond)
+	patience := time.NewTimer(joinPatience)
 	defer patience.Stop()
 	var err error
 	select {
