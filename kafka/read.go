@@ -120,8 +120,6 @@ func (r *reader) waitForRoom() bool {
 		}
 		select {
 		case <-r.room:
-		case t := <-r.inferred:
-			r.settle(t)
 		case <-r.life.Done():
 			return false
 		}

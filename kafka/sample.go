@@ -100,23 +100,21 @@ func (r *reader) startInference(t *table) {
 		if _, err := t.infer(r.life, r.Source, payloads); err != nil && r.life.Err() == nil {
 			r.fail(err)
 		}
-		r.wake()
-		select {
-		case r.inferred <- t:
-		case <-r.life.Done():
-		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.inferred = append(r.inferred, t)
+		r.wakeLocked()
 	})
 }
 
-// takeInferred settles all tables whose inference has ended.
+// takeInferred settles the tables whose inference has ended.
 func (r *reader) takeInferred() {
-	for {
-		select {
-		case t := <-r.inferred:
-			r.settle(t)
-		default:
-			return
-		}
+	r.mu.Lock()
+	ended := r.inferred
+	r.inferred = nil
+	r.mu.Unlock()
+	for _, t := range ended {
+		r.settle(t)
 	}
 }
 

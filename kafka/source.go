@@ -46,7 +46,6 @@ type Source struct {
 	inflight atomic.Int64  // bytes of payload that were polled and not yet returned by Next
 	recheck  chan struct{} // has one element when topics should be looked at again
 	acked    chan struct{} // has one element when ackable is not empty
-	inferred chan *table   // tables whose inference has ended, to the reader
 
 	failed  chan struct{} // closed when err is set
 	failure sync.Once
@@ -62,6 +61,7 @@ type Source struct {
 	taking   bool                // lanes are being taken on
 	seeks    []seek              // lanes to be read from elsewhere
 	rewinds  map[string]bool     // tables to be read again
+	inferred []*table            // those whose inference has ended, for the reader
 	rewound  chan struct{}       // has one element when rewinds is not empty
 	ackable  map[partition]int64 // offsets to be committed for lag tools
 	stopPoll context.CancelFunc  // ends the poll that is under way
@@ -112,7 +112,7 @@ func NewSource(brokers []string, topics Topics, route func(topic string) string,
 	s := &Source{
 		brokers: brokers, topics: topics, route: route, format: format, o: o.withDefaults(),
 		ready: make(chan struct{}), room: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
-		acked: make(chan struct{}, 1), rewound: make(chan struct{}, 1), inferred: make(chan *table),
+		acked: make(chan struct{}, 1), rewound: make(chan struct{}, 1),
 		failed: make(chan struct{}),
 		queue:  make(chan *job, 4096), work: make(chan *job, 4096),
 		tables: map[string]*table{}, lanes: map[partition]*lane{}, known: map[string]topic{},
