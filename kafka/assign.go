@@ -35,6 +35,11 @@ func (s *Source) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo
 			parts = append(parts, partition{name, n})
 		}
 	}
+	done, err := s.alone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	lanes, err := s.take(ctx, parts)
 	if err != nil {
 		if ctx.Err() == nil && s.life.Err() == nil {
@@ -61,6 +66,11 @@ func (s *Source) takeByHand(ctx context.Context) error {
 			parts = append(parts, partition{name, n})
 		}
 	}
+	done, err := s.alone(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	lanes, err := s.take(ctx, parts)
 	if err != nil {
 		return err

@@ -126,7 +126,20 @@ func (s *Source) newLane(t *table, l freshet.Lane, p partition, next, logEnd int
 	if s.o.Bounded {
 		end = s.ends[p].end
 	}
-	return &lane{Lane: l, partition: p, table: t, start: next, next: next, end: end, log: logEnd}
+	made := &lane{Lane: l, partition: p, table: t, start: next, next: next, end: end, log: logEnd}
+	made.taken = made
+	return made
+}
+
+// alone waits until nobody else asks where lanes go on. Between the answer and the lane that goes on there
+// nobody else may ask: the pipeline takes what follows the last answer, and nothing else.
+func (s *Source) alone(ctx context.Context) (done func(), err error) {
+	select {
+	case s.settling <- struct{}{}:
+		return func() { <-s.settling }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // checkGap returns an error when next is not in the log. What the log held may be older than what the table

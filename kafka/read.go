@@ -214,12 +214,15 @@ func (r *reader) send(j *job) {
 	}
 }
 
-// seek has the lane read from next on. It may be called by any goroutine.
-func (s *Source) seek(old *lane, next int64) {
-	old.gone.Store(true)
+// seek has the lane, or what took its place without its being given up, read from next on. It may be called by
+// any goroutine.
+func (s *Source) seek(old *lane, next int64) { s.addSeek(seek{old: old, next: next}) }
+
+func (s *Source) addSeek(k seek) {
+	k.old.gone.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seeks = append(s.seeks, seek{old, next})
+	s.seeks = append(s.seeks, k)
 	s.wakeLocked()
 }
 
@@ -245,10 +248,11 @@ func (r *reader) seekTo(held bool) (lanes []*lane, offsets map[string]map[int32]
 	}
 	offsets = map[string]map[int32]kgo.EpochOffset{}
 	for _, k := range r.seeks {
-		if r.lanes[k.old.partition] != k.old {
+		now := r.lanes[k.old.partition]
+		if now == nil || now.taken != k.old.taken || k.same && now != k.old {
 			continue
 		}
-		l := &lane{Lane: k.old.Lane, partition: k.old.partition, table: k.old.table,
+		l := &lane{Lane: k.old.Lane, partition: k.old.partition, table: k.old.table, taken: k.old.taken,
 			start: k.next, next: k.next, end: k.old.end, log: k.old.log}
 		r.ownLocked(l)
 		if offsets[l.topic] == nil {
@@ -309,7 +313,7 @@ func (r *reader) outOfRange(l *lane) {
 		return
 	}
 	r.strike(l, kerr.OffsetOutOfRange)
-	r.seek(l, l.next)
+	r.addSeek(seek{old: l, next: l.next, same: true})
 }
 
 // maxStrikes is how often a partition may fail, with nothing read in between, until we give up.

@@ -30,6 +30,11 @@ func (s *Source) rewindAll() {
 
 func (s *Source) rewind(ctx context.Context, t *table) error {
 	defer s.wake()
+	done, err := s.alone(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	if err := t.refresh(ctx, s); err != nil {
 		return err
 	}

@@ -47,6 +47,8 @@ type Source struct {
 	recheck  chan struct{} // has one element when topics should be looked at again
 	acked    chan struct{} // has one element when ackable is not empty
 
+	settling chan struct{} // holds an element while lanes are asked for and made ours, or sought
+
 	failed  chan struct{} // closed when err is set
 	failure sync.Once
 	err     error
@@ -76,6 +78,7 @@ type Source struct {
 type seek struct {
 	old  *lane
 	next int64
+	same bool // only if the lane has not been sought since
 }
 
 // lane is a partition that is ours, from one position on. When it is read from elsewhere, another lane takes
@@ -84,6 +87,7 @@ type lane struct {
 	freshet.Lane
 	partition
 	table *table
+	taken *lane       // the lane as it was when its partition became ours: itself, or what it took the place of
 	start int64       // the first offset wanted of it
 	gone  atomic.Bool // it is no longer ours, or is read from elsewhere: nothing of it is delivered any more
 
@@ -111,8 +115,9 @@ func NewSource(brokers []string, topics Topics, route func(topic string) string,
 	}
 	s := &Source{
 		brokers: brokers, topics: topics, route: route, format: format, o: o.withDefaults(),
-		ready: make(chan struct{}), room: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
-		acked: make(chan struct{}, 1), rewound: make(chan struct{}, 1),
+		ready: make(chan struct{}), settling: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		recheck: make(chan struct{}, 1),
+		acked:   make(chan struct{}, 1), rewound: make(chan struct{}, 1),
 		failed: make(chan struct{}),
 		queue:  make(chan *job, 4096), work: make(chan *job, 4096),
 		tables: map[string]*table{}, lanes: map[partition]*lane{}, known: map[string]topic{},

@@ -109,6 +109,11 @@ func (t *table) make(ctx context.Context, s *Source, decoded *arrow.Schema) erro
 // returns false when the payloads tell nothing. Lanes that another process has started elsewhere are sought
 // there.
 func (t *table) infer(ctx context.Context, s *Source, payloads [][]byte) (bool, error) {
+	done, err := s.alone(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
 	t.setup.Lock()
 	defer t.setup.Unlock()
 	known, err := t.ask(ctx, s)
