@@ -9,6 +9,9 @@ import (
 // ErrNewFields says that a record has fields that the decoder's schema lacks, and that they are to be added.
 var ErrNewFields = errors.New("the record has new fields")
 
+// ErrFull says that a decoder holds as many bytes as a batch may have: flush it, and append the record again.
+var ErrFull = errors.New("the decoder must be flushed first")
+
 // Code names a kind of fault for good: "FRE-1003". `freshet explain CODE` has a page on each.
 type Code string
 

@@ -25,7 +25,7 @@ type Decoder interface {
 	// Append decodes one payload and appends its rows (one, for most formats). The payload is not retained.
 	// Errors: *RejectError, and then nothing of the record was appended; ErrNewFields, likewise, when the record has
 	// fields that the schema lacks and the format is to add: the source widens the schema by Infer and appends again
-	// to a decoder of the wider one.
+	// to a decoder of the wider one; ErrFull, likewise, when the rows so far must be flushed first.
 	Append(payload []byte) (rows int, err error)
 
 	// Len is the number of rows appended since the last Flush.

@@ -145,6 +145,11 @@ func (w *worker) decode(j *job) error {
 			if err == nil {
 				break
 			}
+			if errors.Is(err, freshet.ErrFull) && d.Len() > 0 {
+				j.batches = append(j.batches, w.batch(j, d, after, r.Offset-1, j.records[first:i]))
+				after, first = r.Offset-1, i
+				continue
+			}
 			if !errors.Is(err, freshet.ErrNewFields) {
 				return fmt.Errorf("decode %s: %w", j.lane.Position(r.Offset), err)
 			}

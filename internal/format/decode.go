@@ -47,10 +47,6 @@ type jsonDecoder struct {
 	rescuedAt int     // the position of its column
 }
 
-// appendLimit bounds the payloads between two flushes, so that no column's text comes to 2 GiB: rescued text
-// is less than three times what it comes from.
-const appendLimit = 700 << 20
-
 // keepBytes is how large the memory for single records may stay from one batch to the next.
 const keepBytes = 1 << 20
 
@@ -68,10 +64,10 @@ func (d *jsonDecoder) Append(payload []byte) (int, error) {
 		return 0, reject(freshet.CodeTooLarge, -1, "found a payload of %d bytes, wanted at most %d",
 			len(payload), d.opts.MaxBytes)
 	}
-	if d.appended+len(payload) > appendLimit {
-		return 0, errFull
-	}
 	rows := d.Len()
+	if rows > 0 && d.appended+len(payload) > flushBytes {
+		return 0, freshet.ErrFull
+	}
 	if rows == 0 {
 		d.root.store.reserve()
 	}

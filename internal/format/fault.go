@@ -2,7 +2,6 @@ package format
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,8 +10,9 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// errFull is what Append returns when a column's text would no longer fit its int32 offsets.
-var errFull = errors.New("decoder: 2 GiB appended since the last flush; flush more often")
+// flushBytes is how much of payload, unpacked, a decoder takes before it wants to be flushed: it bounds what small
+// records can unpack to, and keeps a column's text within its int32 offsets.
+const flushBytes = 64 << 20
 
 var errNoRescued = fmt.Errorf(
 	"new_fields is rescue: the schema lacks the nullable string column %q that Infer adds", RescuedColumn)

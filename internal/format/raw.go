@@ -2,7 +2,6 @@ package format
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -46,8 +45,8 @@ type rawDecoder struct {
 }
 
 func (d *rawDecoder) Append(payload []byte) (int, error) {
-	if len(d.values.data)+len(payload) > math.MaxInt32 {
-		return 0, errFull
+	if d.Len() > 0 && len(d.values.data)+len(payload) > flushBytes {
+		return 0, freshet.ErrFull
 	}
 	if payload == nil {
 		d.values.appendNull()
