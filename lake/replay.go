@@ -43,6 +43,15 @@ func newSettlement(snap *delta.Snapshot, app, table string) *settlement {
 	return &settlement{snap: snap, number: n + 1, rows: newQuarantineRows(app, table)}
 }
 
+// settlement is newSettlement with a number above what the main table knows of too: a quarantine table that was made
+// anew begins its own count again.
+func (t *table) settlement(main, snap *delta.Snapshot) *settlement {
+	s := newSettlement(snap, t.a.app, t.name)
+	landed, _ := main.Txn(t.a.form().replayTxn())
+	s.number = max(s.number, landed+1)
+	return s
+}
+
 func (s *settlement) release() { s.rows.release() }
 
 // add adds a row about the entry.
@@ -202,7 +211,7 @@ func (t *table) divide(entries []*Entry, b *freshet.Batch, done *Replayed) (take
 
 // take commits the rows that are written, and the entries that they come from as replayed.
 func (t *table) take(ctx context.Context, main, snap *delta.Snapshot, taken []*Entry, done *Replayed) error {
-	intent := newSettlement(snap, t.a.app, t.name)
+	intent := t.settlement(main, snap)
 	defer intent.release()
 	intent.rows.replay = intent.number
 	for _, e := range taken {
@@ -277,7 +286,7 @@ func (t *table) recover(ctx context.Context) (main, snap *delta.Snapshot, err er
 
 // settleReplay says of the replay of this number that it landed, or makes sure that it never will.
 func (t *table) settleReplay(ctx context.Context, main, snap *delta.Snapshot, number int64) error {
-	s := newSettlement(snap, t.a.app, t.name)
+	s := t.settlement(main, snap)
 	defer s.release()
 	id := t.a.form().replayTxn()
 	if have, _ := main.Txn(id); have == number {
