@@ -122,7 +122,7 @@ func (k *Kafka) shape() shape {
 				is: laterWord(&k.Decompress, []string{"zstd", "lz4", "snappy"}, "none", "gzip")},
 			{name: "max_depth", doc: "How deep a record may be nested. Default: 64.", is: whole(&k.MaxDepth, 1)},
 			{name: "max_message", doc: "The largest payload, unpacked. Default: 64MiB.", is: size(&k.MaxMessage)},
-			{name: "fetch_memory", doc: "What one fetch from all brokers may take in memory. Default: 24MiB.",
+			{name: "fetch_memory", doc: "What one fetch from all brokers may take in memory. Default: 16MiB.",
 				is: size(&k.FetchMemory)},
 			{name: "forget_group", doc: "true: a partition that the group knows and the table does not starts as if " +
 				"new. " +

@@ -54,7 +54,7 @@ var ingestFlags = []ingestFlag{
 	{"decompress", "source.kafka.decompress", "", "none or gzip: unpack payloads (default none)"},
 	{"max-message", "source.kafka.max_message", "", "the largest payload, unpacked (default 64MiB)"},
 	{"max-depth", "source.kafka.max_depth", "", "how deep a record may be nested (default 64)"},
-	{"fetch-memory", "source.kafka.fetch_memory", "", "what one fetch may take in memory (default 24MiB)"},
+	{"fetch-memory", "source.kafka.fetch_memory", "", "what one fetch may take in memory (default 16MiB)"},
 	{"forget-group", "source.kafka.forget_group", "bool",
 		"start anew what the group knows and the table does not"},
 	{"quarantine", "quarantine.table", "", "the quarantine table (default: beside the table)"},
