@@ -179,6 +179,10 @@ func (d downstream) put(ctx context.Context, a ask) error {
 	}
 }
 
+// startTimeout is how long a target is waited for that has not answered once in the run: then a wrong address is likelier
+// than an outage.
+const startTimeout = 30 * time.Second
+
 // waitOut repeats try as long as the target's store does not answer and ctx lasts.
 func (r *run) waitOut(ctx context.Context, what string, try func() error) error {
 	waited := false
@@ -187,7 +191,11 @@ func (r *run) waitOut(ctx context.Context, what string, try func() error) error 
 		if err == nil && waited {
 			r.state("running")
 		}
-		if !store.Retryable(err) || ctx.Err() != nil {
+		if !store.Retryable(err) {
+			r.answered.Store(true)
+			return err
+		}
+		if ctx.Err() != nil || !r.answered.Load() && time.Since(r.began) > startTimeout {
 			return err
 		}
 		r.retry(what, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -90,6 +91,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		sealed:  make(chan group, 1),
 		results: make(chan result, 16),
 		done:    make(chan struct{}),
+		began:   time.Now(),
 
 		resuming: make(chan struct{}, 1),
 	}
@@ -122,6 +124,9 @@ type run struct {
 	results chan result         // commit → write
 	done    chan struct{}       // closed when the write goroutine no longer answers
 	rewinds rewinds             // write → read
+
+	began    time.Time
+	answered atomic.Bool // the target has answered what it was asked, whatever it said
 
 	resuming chan struct{} // holds an element while Downstream asks where lanes stand
 }

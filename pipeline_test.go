@@ -482,3 +482,23 @@ func TestRun_SourceLeavesGap_InternalErrorAndNothingPastIt(t *testing.T) {
 		t.Errorf("got progress %d, want at most 1", got)
 	}
 }
+
+func TestRun_TargetNeverAnswers_IsAnErrorAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := func(call string, _ int) error {
+			if call == "Resume" || call == "Schema" || call == "Ensure" || call == "Start" {
+				return store.ErrUnavailable
+			}
+			return nil
+		}
+		r := newRig(1, freshettest.SourceOptions{}, freshet.Options{}, down)
+		r.origin.Append(lane0, 0, freshettest.GoodRecord)
+		began := time.Now()
+		if err := r.Run(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+		if took := time.Since(began); took < 30*time.Second || took > time.Minute {
+			t.Errorf("it took %v, want between 30 s and 1 min", took)
+		}
+	})
+}
