@@ -16,17 +16,10 @@ const RawColumn = "value"
 // limited; the zero value is ready. It implements freshet.Format.
 type Raw struct{}
 
-// Infer returns known, with the column RawColumn added if it lacks it. It does not look at the payloads.
-func (Raw) Infer(_ [][]byte, known *arrow.Schema) (*arrow.Schema, error) {
-	value := arrow.Field{Name: RawColumn, Type: arrow.BinaryTypes.Binary, Nullable: true}
-	if known == nil {
-		return arrow.NewSchema([]arrow.Field{value}, nil), nil
-	}
-	if known.HasField(RawColumn) {
-		return known, nil
-	}
-	meta := known.Metadata()
-	return arrow.NewSchema(append(known.Fields(), value), &meta), nil
+// Infer returns the one column RawColumn. It does not look at the payloads, nor at other columns of a table: those stay
+// null.
+func (Raw) Infer([][]byte, *arrow.Schema) (*arrow.Schema, error) {
+	return arrow.NewSchema([]arrow.Field{{Name: RawColumn, Type: arrow.BinaryTypes.Binary, Nullable: true}}, nil), nil
 }
 
 // NewDecoder returns a decoder into the column RawColumn, which must be the only one, binary and nullable.

@@ -219,8 +219,8 @@ func TestRaw_AnyBytes_LandAsTheyCame(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	known := schemaOf(nullable("other", arrow.BinaryTypes.String))
-	if wider, _ := (format.Raw{}).Infer(nil, known); wider.NumFields() != 2 {
-		t.Errorf("got %s, want the column added", wider)
+	if only, _ := (format.Raw{}).Infer(nil, known); only.NumFields() != 1 {
+		t.Errorf("got %s, want the one column, whatever else the table has", only)
 	}
 	if _, err := (format.Raw{}).NewDecoder(known); err == nil {
 		t.Error("a schema without the column: got no error")
