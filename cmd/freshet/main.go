@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -23,6 +24,10 @@ func main() {
 	os.Exit(code)
 }
 
+// sameSignal is the time within which a repeated signal is the first one once more: timeout, make and shells
+// signal a process and then its group.
+const sameSignal = 200 * time.Millisecond
+
 // untilSignal returns a context that ends with the first SIGINT or SIGTERM. The second one ends the process
 // at once, with exit code 130 or 143: nothing is lost by that, what was not committed will be read again.
 func untilSignal(ctx context.Context) (context.Context, func()) {
@@ -31,10 +36,13 @@ func untilSignal(ctx context.Context) (context.Context, func()) {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
 	go func() {
-		for first := true; ; first = false {
+		var first time.Time
+		for {
 			select {
 			case s := <-signals:
-				if !first {
+				if first.IsZero() {
+					first = time.Now()
+				} else if time.Since(first) > sameSignal {
 					os.Exit(128 + int(s.(syscall.Signal)))
 				}
 				cancel()
