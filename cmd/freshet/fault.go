@@ -132,7 +132,7 @@ func exitCode(err error) int {
 // tableError gives errors of a table and its store the code and remedy that a person needs.
 func tableError(table string, err error) error {
 	var known *freshet.Error
-	if err == nil || errors.As(err, &known) {
+	if err == nil || errors.As(err, &known) && !errors.Is(err, delta.ErrNoTable) {
 		return err
 	}
 	e := &freshet.Error{Place: table, Err: err}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -88,6 +89,8 @@ func plainText(v any) string {
 		return "–"
 	case string:
 		return v
+	case time.Time:
+		return v.Format(time.RFC3339Nano)
 	case fmt.Stringer:
 		return v.String()
 	}

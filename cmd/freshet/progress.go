@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -208,6 +209,9 @@ Spark came to note that.`,
 			table, err := c.tableStore(cmd.Context(), args[0])
 			if err != nil {
 				return err
+			}
+			if !strings.Contains(spark, "://") && !filepath.IsAbs(spark) {
+				spark = "." + string(filepath.Separator) + spark // a folder, never namespace.table
 			}
 			checkpoint, err := c.tableStore(cmd.Context(), spark)
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/docs"
 	"github.com/freshet-io/freshet/lake"
 	"github.com/freshet-io/freshet/spec"
 )
@@ -41,6 +43,13 @@ func (f *choice) filter(ids []string) (*lake.Filter, error) {
 	filter := &lake.Filter{Code: freshet.Code(strings.ToUpper(f.code)), Closed: f.all, Limit: f.limit}
 	if len(ids) > 0 {
 		filter.IDs = ids
+	}
+	if codes := docs.Codes(); f.code != "" && !slices.Contains(codes, string(filter.Code)) {
+		fix := "`freshet explain` lists all codes"
+		if near := spec.Nearest(string(filter.Code), codes); len(near) > 0 {
+			fix = "did you mean " + strings.Join(near, " or ") + "? " + fix
+		}
+		return nil, usageError(fmt.Sprintf("--code: found %q, wanted a code such as FRE-3004", f.code), fix)
 	}
 	if f.since == "" {
 		return filter, nil
@@ -301,6 +310,9 @@ func (c *cli) quarantineDrop() *cobra.Command {
 			}
 			q, err := c.openQuarantine(cmd.Context(), args[0], filter)
 			if err != nil {
+				return err
+			}
+			if err := entriesExist(cmd.Context(), q, filter.IDs); err != nil {
 				return err
 			}
 			if err := c.confirm("The records will not be taken any more.", yes); err != nil {

@@ -68,6 +68,9 @@ func (c *cli) replay(ctx context.Context, p *spec.Pipeline, only string, filter 
 	if err != nil {
 		return err
 	}
+	if err := knownIDs(ctx, p, tables, filter.IDs); err != nil {
+		return err
+	}
 	r := c.newRunner(runFlags{progress: "off", shutdownTimeout: time.Minute})
 	defer r.close()
 	still := 0
@@ -90,6 +93,31 @@ func (c *cli) replay(ctx context.Context, p *spec.Pipeline, only string, filter 
 	if still > 0 {
 		c.say("⚠ %s cannot be taken still", plural(still, "record"))
 		return &exitError{4}
+	}
+	return nil
+}
+
+// knownIDs is an error that names the first ID of which the quarantine that the tables share has no record.
+func knownIDs(ctx context.Context, p *spec.Pipeline, tables, ids []string) error {
+	if len(ids) == 0 || len(tables) == 0 {
+		return nil
+	}
+	st, err := p.Project.OpenTable(ctx, p.QuarantineTable(tables[0]))
+	if err != nil {
+		return err
+	}
+	q, err := lake.OpenQuarantine(ctx, st)
+	if err != nil {
+		return err
+	}
+	return entriesExist(ctx, q, ids)
+}
+
+func entriesExist(ctx context.Context, q *lake.Quarantine, ids []string) error {
+	for _, id := range ids {
+		if _, err := q.Get(ctx, id); err != nil {
+			return err
+		}
 	}
 	return nil
 }

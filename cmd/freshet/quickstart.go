@@ -236,17 +236,21 @@ func (q *quickstart) summary(c *cli, r *runner) {
 	fmt.Fprintf(c.out, "%s %s orders in %s: %s rows/s, %s MB/s of JSON\n", s.paint(green, "✓"), number(t.Rows),
 		span(took),
 		short(float64(t.Rows)/took.Seconds()), three(float64(t.Bytes)/1e6/took.Seconds()))
-	fmt.Fprintf(c.out, "  %s  version %d, %s in %s files, %s in quarantine\n", q.table, t.LastVersion,
-		bytesText(t.StoredBytes),
-		number(t.Files), number(t.Rejects))
+	fmt.Fprintf(c.out, "  %s  version %d, %s in %s, %s in quarantine\n", q.table, t.LastVersion,
+		bytesText(t.StoredBytes), plural(int(t.Files), "file"), number(t.Rejects))
 	fmt.Fprint(c.out, s.text("\nNext:\n"))
-	for _, line := range [][2]string{
+	next := [][2]string{
 		{os.Args[0] + " table read " + q.table + " --limit 5", "rows of it"},
 		{os.Args[0] + " table history " + q.table, "its commits"},
 		{os.Args[0] + " run " + q.dir, "the same pipeline from its file, " +
 			filepath.Join(q.dir, "pipelines", "orders.yaml")},
 		{os.Args[0] + " ingest kafka://HOST:PORT/TOPIC ./lake/TOPIC", "your own topic"},
-	} {
-		fmt.Fprintf(c.out, "  %-60s %s\n", line[0], s.paint(dim, line[1]))
+	}
+	width := 0
+	for _, line := range next {
+		width = max(width, len(line[0]))
+	}
+	for _, line := range next {
+		fmt.Fprintf(c.out, "  %-*s   %s\n", width, line[0], s.paint(dim, line[1]))
 	}
 }

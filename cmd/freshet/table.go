@@ -245,10 +245,14 @@ columns are those of DESCRIBE HISTORY.`,
 func historyRecord(e delta.HistoryEntry, now time.Time, short bool) record {
 	i := e.Info
 	if !short {
+		var readVersion any
+		if i.ReadVersion != nil {
+			readVersion = *i.ReadVersion
+		}
 		return record{{name: "version", value: e.Version}, {name: "timestamp", value: e.Timestamp},
 			{name: "userId", value: optional(i.UserID)},
 			{name: "userName", value: optional(i.UserName)}, {name: "operation", value: i.Operation},
-			{name: "operationParameters", value: i.OperationParameters}, {name: "readVersion", value: i.ReadVersion},
+			{name: "operationParameters", value: i.OperationParameters}, {name: "readVersion", value: readVersion},
 			{name: "isolationLevel", value: optional(i.IsolationLevel)},
 			{name: "isBlindAppend", value: i.IsBlindAppend},
 			{name: "operationMetrics", value: i.OperationMetrics}, {name: "userMetadata",

@@ -12,9 +12,11 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/spf13/cobra"
 
+	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/expr"
 	"github.com/freshet-io/freshet/internal/canonical"
+	"github.com/freshet-io/freshet/spec"
 )
 
 // readOptions are the flags of table read.
@@ -86,6 +88,9 @@ func (c *cli) scan(ctx context.Context, name string, o readOptions,
 	if err != nil {
 		return err
 	}
+	if err := knownColumns(snap.Schema(), o.columns); err != nil {
+		return err
+	}
 	opts := &delta.ScanOptions{Columns: o.columns, Limit: o.limit}
 	if o.where != "" {
 		if opts.Where, err = expr.Parse(o.where); err != nil {
@@ -101,6 +106,26 @@ func (c *cli) scan(ctx context.Context, name string, o readOptions,
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// knownColumns is an error that names the first column that is not in the schema.
+func knownColumns(schema *delta.Schema, names []string) error {
+	for _, name := range names {
+		if f, _ := schema.Lookup(name); f != nil {
+			continue
+		}
+		var all []string
+		for _, f := range schema.Fields {
+			all = append(all, f.Name)
+		}
+		fix := "its columns are " + strings.Join(all, ", ")
+		if near := spec.Nearest(name, all); len(near) > 0 {
+			fix = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: "--columns",
+			Msg: fmt.Sprintf("the table has no column %q", name), Fix: fix}
 	}
 	return nil
 }
