@@ -15,6 +15,8 @@ func suggest(name string, names []string) string {
 		return fmt.Sprintf("did you mean %q?", near[0])
 	case len(names) == 0:
 		return ""
+	case len(names) == 1:
+		return "there is " + names[0]
 	}
 	return "there are " + join(names)
 }
