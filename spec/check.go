@@ -97,6 +97,7 @@ func (p *Pipeline) checkNames(r *reader) {
 
 func (p *Pipeline) checkKafka(r *reader) {
 	k := p.Source.Kafka
+	k.checkStart(r)
 	if k.Connection.Value != "" && len(k.Client.Brokers) == 0 {
 		c, names := p.Project.connection(k.Connection.Value)
 		switch {
@@ -127,6 +128,23 @@ func (p *Pipeline) checkKafka(r *reader) {
 			r.add(k.Pattern.at.where, freshet.CodeBadValue, "the syntax is RE2's: "+
 				"https://github.com/google/re2/wiki/Syntax",
 				"pattern: found %s, wanted a regular expression (%v)", r.found(k.Pattern.at), err)
+		}
+	}
+}
+
+// checkStart finds starts of topics that are not read: a name that is mistyped would begin at the start.
+func (k *Kafka) checkStart(r *reader) {
+	var names []string
+	for _, t := range k.Topics {
+		if t.at == nil || t.at.open {
+			return
+		}
+		names = append(names, t.Value)
+	}
+	for _, t := range k.Start.topics {
+		if len(names) > 0 && !slices.Contains(names, t.Name) {
+			r.add(t.at.where, freshet.CodeBadValue, suggest(t.Name, names),
+				"start: found offsets of %q, wanted a topic that is read", t.Name)
 		}
 	}
 }

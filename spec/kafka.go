@@ -71,6 +71,8 @@ type Start struct {
 	At      string // "earliest", "latest" or ""
 	Time    time.Time
 	Offsets map[string]map[int32]int64 // the first offset to read, by topic and partition
+
+	topics []Named[[]Named[int64]] // Offsets as they stand in the file
 }
 
 // Metadata are the columns that tell where a record came from: what, and under which name.
@@ -322,13 +324,12 @@ func (s startShape) read(r *reader, n *node) {
 }
 
 func (s startShape) offsets(r *reader, n *node) {
-	var topics []Named[[]Named[int64]]
 	ofTopic := func(p *[]Named[int64]) shape {
 		return mapOf(p, func(v *int64) shape { return whole(v, 0) })
 	}
-	object{keys: []key{{name: "offsets", is: mapOf(&topics, ofTopic), need: true}}}.read(r, n)
+	object{keys: []key{{name: "offsets", is: mapOf(&s.into.topics, ofTopic), need: true}}}.read(r, n)
 	s.into.Offsets = map[string]map[int32]int64{}
-	for _, t := range topics {
+	for _, t := range s.into.topics {
 		s.into.Offsets[t.Name] = map[int32]int64{}
 		for _, p := range t.Value {
 			number, err := strconv.ParseInt(p.Name, 10, 32)
