@@ -28,11 +28,7 @@ bench: build
 	bench/race.py all
 
 fuzz:
-	@for file in $$(git grep -lE '^func Fuzz' -- '*_test.go'); do \
-	  for name in $$(grep -oE '^func Fuzz[A-Za-z0-9_]+' $$file | cut -c6-); do \
-	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ_SECONDS)s -fuzzminimizetime 10x ./$$(dirname $$file) || exit 1; \
-	  done; \
-	done
+	.ci/fuzz $(FUZZ_SECONDS)
 
 clean:
 	rm -rf bin quickstart
