@@ -36,6 +36,10 @@ type ScanOptions struct {
 // condition, errors of the store.
 func (s *Snapshot) Scan(ctx context.Context, opts *ScanOptions) iter.Seq2[arrow.RecordBatch, error] {
 	return func(yield func(arrow.RecordBatch, error) bool) {
+		if s.Metadata().SchemaString == "" {
+			yield(nil, corrupt("the metadata in force at version %d names no columns", s.Version()))
+			return
+		}
 		p, err := newScanPlan(s, opts)
 		if err != nil {
 			yield(nil, fmt.Errorf("scan table: %w", err))

@@ -81,10 +81,12 @@ func compareGolden(t *testing.T, st store.Store, version, rows, sum string) {
 		}
 	}
 	switch {
-	case errors.Is(err, delta.ErrUnsupportedFeature):
-		t.Skip(err)
-	case sum == "-":
-		t.Skipf("no engine reads it; here: %d rows, %v", gotRows, err)
+	case sum == "-": // no engine can read it
+		if err == nil {
+			t.Errorf("got %d rows, want an error", gotRows)
+		}
+	case errors.Is(err, delta.ErrUnsupportedFeature) && strings.Contains(t.Name(), "variant"):
+		t.Skipf("shredded variants are not read: %v", err)
 	case err != nil:
 		t.Error(err)
 	case gotSum != sum || strconv.FormatInt(gotRows, 10) != rows:
