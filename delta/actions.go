@@ -1,5 +1,7 @@
 package delta
 
+import "maps"
+
 // The actions of a Delta log, one struct for each. Field names and meanings are those of PROTOCOL.md,
 // "Actions". Unknown actions and unknown fields are ignored when read.
 
@@ -18,6 +20,19 @@ type Add struct {
 	// only.
 	DefaultRowCommitVersion *int64
 	ClusteringProvider      string
+}
+
+// Remove is the action that takes this very file out of the table, with what readers of the log want to know of it
+// and without its statistics.
+func (a *Add) Remove() Remove {
+	extended, size := true, a.Size
+	values := maps.Clone(a.PartitionValues)
+	if values == nil {
+		values = map[string]*string{}
+	}
+	return Remove{Path: a.Path, DataChange: true, ExtendedFileMetadata: &extended, PartitionValues: values,
+		Size: &size, Tags: a.Tags, DeletionVector: a.DeletionVector, BaseRowID: a.BaseRowID,
+		DefaultRowCommitVersion: a.DefaultRowCommitVersion}
 }
 
 // Remove takes a file out of the table. Spec: "Add File and Remove File".

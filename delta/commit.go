@@ -2,6 +2,7 @@ package delta
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,6 +32,26 @@ func (tx *Transaction) validate() error {
 	for i := range tx.removes {
 		if err := once("the removal of", canonicalPath(tx.removes[i].Path)); err != nil {
 			return err
+		}
+	}
+	for _, m := range tx.marks {
+		if err := errors.Join(once("the file", m.key), once("the removal of", m.key)); err != nil {
+			return err
+		}
+	}
+	for _, r := range tx.rewrites {
+		if err := r.check(); err != nil {
+			return err
+		}
+		for i := range r.Added {
+			if err := once("the file", canonicalPath(r.Added[i].Path)); err != nil {
+				return err
+			}
+		}
+		for i := range r.Removed {
+			if err := once("the removal of", canonicalPath(r.Removed[i].Path)); err != nil {
+				return err
+			}
 		}
 	}
 	for _, t := range tx.txns {
@@ -87,15 +108,17 @@ func (tx *Transaction) actions(base *Snapshot, now time.Time) (actions []Action)
 	for _, d := range tx.domains {
 		actions = append(actions, Action{DomainMetadata: &d})
 	}
-	for i := range tx.removes {
-		r := tx.removes[i]
+	for _, r := range tx.allRemoves() {
 		if r.DeletionTimestamp == nil {
 			r.DeletionTimestamp = &ms
 		}
 		actions = append(actions, Action{Remove: &r})
 	}
-	for i := range tx.adds {
-		actions = append(actions, Action{Add: &tx.adds[i]})
+	for _, a := range tx.allAdds() {
+		actions = append(actions, Action{Add: &a})
+	}
+	for i := range tx.changes {
+		actions = append(actions, Action{CDC: &tx.changes[i]})
 	}
 	return actions
 }
@@ -124,10 +147,9 @@ func (tx *Transaction) checkNext(next tableState, base *Snapshot) error {
 		return err
 	}
 	if next.meta.boolean("delta.appendOnly", false) && next.proto.Supports("appendOnly") {
-		for i := range tx.removes {
-			if tx.removes[i].DataChange {
-				return fmt.Errorf("the table is append-only (delta.appendOnly): rows of %s cannot be removed",
-					tx.removes[i].Path)
+		for _, r := range tx.allRemoves() {
+			if r.DataChange {
+				return fmt.Errorf("the table is append-only (delta.appendOnly): rows of %s cannot be removed", r.Path)
 			}
 		}
 	}

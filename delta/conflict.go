@@ -117,7 +117,7 @@ func txnRule(tx *Transaction, w *winner) *ConflictError {
 // appendRule: rows that appear under a transaction that read the table are rows it should have seen.
 // Rewritten ones (dataChange false) are not.
 func appendRule(tx *Transaction, w *winner) *ConflictError {
-	if !tx.readAll {
+	if tx.reads.empty() {
 		return nil
 	}
 	for _, a := range w.actions {
@@ -130,19 +130,19 @@ func appendRule(tx *Transaction, w *winner) *ConflictError {
 
 // deleteRule compares paths and not deletion vectors: two changes of one file must conflict.
 func deleteRule(tx *Transaction, w *winner) *ConflictError {
-	if len(tx.removes) == 0 && !tx.readAll {
+	if tx.blindToFiles() {
 		return nil
 	}
 	ours := map[string]bool{}
-	for i := range tx.removes {
-		ours[canonicalPath(tx.removes[i].Path)] = true
+	for _, r := range tx.allRemoves() {
+		ours[canonicalPath(r.Path)] = true
 	}
 	for _, a := range w.actions {
 		switch {
 		case a.Remove == nil:
 		case ours[canonicalPath(a.Remove.Path)]:
 			return &ConflictError{Kind: ConflictDelete, Detail: "both remove the file " + a.Remove.Path}
-		case tx.readAll && a.Remove.DataChange:
+		case !tx.reads.empty() && a.Remove.DataChange:
 			return &ConflictError{Kind: ConflictDelete, Detail: "it removed rows that were read: " + a.Remove.Path}
 		}
 	}
@@ -276,7 +276,12 @@ func (tx *Transaction) blind() bool {
 			return false
 		}
 	}
-	return !tx.readAll && len(tx.removes) == 0 && len(tx.domains) == 0
+	return tx.blindToFiles() && len(tx.domains) == 0
+}
+
+// blindToFiles reports whether nothing that others do to files can concern the transaction.
+func (tx *Transaction) blindToFiles() bool {
+	return tx.reads.empty() && len(tx.removes) == 0 && len(tx.marks) == 0 && len(tx.rewrites) == 0
 }
 
 func sameProtocol(a, b *Protocol) bool {

@@ -20,6 +20,7 @@ const (
 	propCleanup            = "delta.enableExpiredLogCleanup"
 	propStatsAsJSON        = "delta.checkpoint.writeStatsAsJson"
 	propStatsAsStruct      = "delta.checkpoint.writeStatsAsStruct"
+	propDeletionVectors    = "delta.enableDeletionVectors"
 	propInCommitTimestamps = "delta.enableInCommitTimestamps"
 	propICTVersion         = "delta.inCommitTimestampEnablementVersion"
 	propICTTimestamp       = "delta.inCommitTimestampEnablementTimestamp"

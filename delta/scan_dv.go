@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/google/uuid"
 
 	"github.com/freshet-io/freshet/expr"
 )
@@ -117,8 +117,7 @@ func vectorKey(s *Snapshot, v *DeletionVector) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		h := hex.EncodeToString(id)
-		name := fmt.Sprintf("deletion_vector_%s-%s-%s-%s-%s.bin", h[:8], h[8:12], h[12:16], h[16:20], h[20:])
+		name := vectorFileName(uuid.UUID(id))
 		if prefix := v.PathOrInlineDv[:n]; prefix != "" {
 			name = prefix + "/" + name
 		}

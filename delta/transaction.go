@@ -23,16 +23,20 @@ type Transaction struct {
 	opts  TransactionOptions
 	id    string // commitInfo.txnId, which tells whether a put of unknown result landed
 
-	adds    []Add
-	removes []Remove
-	txns    []Txn
-	domains []DomainMetadata
-	meta    *Metadata
-	proto   *Protocol
-	expects map[string]expectation
-	readAll bool
-	info    CommitInfo
-	done    bool
+	adds     []Add
+	removes  []Remove
+	changes  []CDC
+	marks    []*mark // files that lose rows
+	rewrites []*rewrite
+	txns     []Txn
+	domains  []DomainMetadata
+	meta     *Metadata
+	proto    *Protocol
+	expects  map[string]expectation
+	reads    readSet
+	info     CommitInfo
+	plan     *filePlan // what becomes of marks and rewrites in the version that is built upon; nil: not known yet
+	done     bool
 }
 
 // expectation is the progress that an application must have in the version that is built upon.
@@ -73,6 +77,10 @@ func (tx *Transaction) Add(files ...Add) { tx.adds = append(tx.adds, files...) }
 // Remove takes data files out of the table. DeletionTimestamp is set if it is nil.
 func (tx *Transaction) Remove(files ...Remove) { tx.removes = append(tx.removes, files...) }
 
+// AddCDC adds files of row changes, which readers of the change feed take instead of the data files of the commit.
+// Spec: "Add CDC File".
+func (tx *Transaction) AddCDC(files ...CDC) { tx.changes = append(tx.changes, files...) }
+
 // SetMetadata replaces the table's metadata. The schema's features must be in the protocol.
 func (tx *Transaction) SetMetadata(m *Metadata) { tx.meta = m }
 
@@ -94,10 +102,6 @@ func (tx *Transaction) AddTxn(appID string, version int64) {
 func (tx *Transaction) ExpectTxn(appID string, version int64, present bool) {
 	tx.expects[appID] = expectation{version, present}
 }
-
-// ReadTable says that the transaction depends on all rows of the table, so that a winner that changed any is
-// a conflict.
-func (tx *Transaction) ReadTable() { tx.readAll = true }
 
 // Operation names what the commit does, in Spark's words: "WRITE", "STREAMING UPDATE", …; values of params
 // are written as JSON strings; one that is a list or an object, as of partitionBy, is given as its JSON text.
@@ -133,6 +137,9 @@ func (tx *Transaction) Commit(ctx context.Context) (CommitResult, error) {
 	c := &committer{tx: tx, base: tx.base, deadline: time.Now().Add(tx.opts.Deadline)}
 	result, err := c.run(ctx)
 	if err != nil {
+		if !errors.Is(err, store.ErrAmbiguous) {
+			c.replan(ctx)
+		}
 		return CommitResult{}, err
 	}
 	if newest := tx.table.remember(result.Snapshot); newest.checkpoint != nil {
@@ -154,6 +161,9 @@ type committer struct {
 
 func (c *committer) run(ctx context.Context) (CommitResult, error) {
 	for {
+		if err := c.resolve(ctx); err != nil {
+			return CommitResult{}, fmt.Errorf("commit: %w", err)
+		}
 		next, body, err := c.tx.build(ctx, c.base)
 		if err != nil {
 			return CommitResult{}, err
