@@ -69,6 +69,10 @@ func (s *Source) secureOpts() ([]kgo.Opt, error) {
 		opts = append(opts, kgo.DialTLSConfig(c))
 	}
 	if s.o.SASL != nil {
+		if err := s.o.SASL.check(); err != nil {
+			return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: s.place(),
+				Msg: "sasl", Err: err}
+		}
 		opts = append(opts, kgo.SASL(s.o.SASL.mechanism()))
 	}
 	return opts, nil
@@ -115,7 +119,7 @@ func (s *Source) find(ctx context.Context) (map[string]topic, error) {
 	stop := s.outage.onRefused(cancel)
 	defer stop()
 	var found map[string]topic
-	err := s.waitOut(trying, "reach the broker", func() (err error) {
+	err := s.waitOut(trying, "describe the topics", func() (err error) {
 		found, err = s.matching(trying)
 		return err
 	})

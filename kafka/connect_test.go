@@ -79,6 +79,23 @@ func TestSource_SASL_LetsInOrRefuses(t *testing.T) {
 	}
 }
 
+func TestSource_NoTokenInTheFile_IsSaidAtOnce(t *testing.T) {
+	b := newBroker(t)
+	b.topic("orders", 1)
+	empty := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{empty: "found nothing", empty + ".none": "no such file"} {
+		e := wantCode(t, b.catchUp(newSink(), "orders", func(o *kafka.Options) {
+			o.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: file}
+		}), freshet.CodeBadValue)
+		if e.Class != freshet.ClassInput || !strings.Contains(e.Error(), want) {
+			t.Errorf("got %v, want something on %q", e, want)
+		}
+	}
+}
+
 func TestSource_NoRightOnTheTopic_IsRefused(t *testing.T) {
 	b := newBrokerFor(t, kgo.SASL(scram.Auth{User: "root", Pass: "pw"}.AsSha256Mechanism()), kfake.EnableSASL(),
 		kfake.EnableACLs(),

@@ -28,13 +28,24 @@ func refused(err error) bool {
 	}
 	var alert tls.AlertError
 	var cert *tls.CertificateVerificationError
+	return ourCertificateRefused(err) || errors.As(err, &alert) || errors.As(err, &cert) ||
+		unknownAuthority(err) || otherName(err)
+}
+
+// ourCertificateRefused reports whether a broker ended the handshake.
+func ourCertificateRefused(err error) bool {
+	var remote *net.OpError
+	return errors.As(err, &remote) && remote.Op == "remote error"
+}
+
+func unknownAuthority(err error) bool {
 	var authority x509.UnknownAuthorityError
+	return errors.As(err, &authority)
+}
+
+func otherName(err error) bool {
 	var host x509.HostnameError
-	var remote *net.OpError // what a broker says that does not accept our certificate
-	if errors.As(err, &remote) && remote.Op == "remote error" {
-		return true
-	}
-	return errors.As(err, &alert) || errors.As(err, &cert) || errors.As(err, &authority) || errors.As(err, &host)
+	return errors.As(err, &host)
 }
 
 // final reports whether the broker's answer will stay the same.
@@ -56,6 +67,12 @@ func (s *Source) refusedError(what string, err error) error {
 		fix = fmt.Sprintf("grant Read on the group %q", s.o.Group)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		fix = "grant Read and Describe on the topic"
+	case ourCertificateRefused(err):
+		fix = "give a certificate that the broker trusts: tls.cert and tls.key"
+	case unknownAuthority(err):
+		fix = "name the authority that signed the broker's certificate: tls.ca"
+	case otherName(err):
+		fix = "name the broker as its certificate does, or give tls.server_name"
 	}
 	return &freshet.Error{Code: freshet.CodeSourceRefused, Class: freshet.ClassEnvironment, Place: s.place(),
 		Msg: "the broker refuses to " + what, Fix: fix, Err: err}

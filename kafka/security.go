@@ -100,6 +100,16 @@ func (s *SASL) mechanism() sasl.Mechanism {
 	})
 }
 
+// check finds a file without a token at the start. Later ones are waited for: whoever renews the file may be
+// late.
+func (s *SASL) check() error {
+	if s.TokenFile == "" {
+		return nil
+	}
+	_, err := s.token(context.Background())
+	return err
+}
+
 func (s *SASL) token(ctx context.Context) (string, error) {
 	if s.Token != nil {
 		return s.Token(ctx)
@@ -108,5 +118,9 @@ func (s *SASL) token(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the token: %w", err)
 	}
-	return strings.TrimSpace(string(b)), nil
+	token := strings.TrimSpace(string(b))
+	if token == "" {
+		return "", fmt.Errorf("read the token: found nothing in %s", s.TokenFile)
+	}
+	return token, nil
 }
