@@ -31,15 +31,24 @@ func TestKill_AtRandomMoments_EachOffsetOnce(t *testing.T) {
 	wantEachOnce(t, table, b.ends(topic))
 }
 
-// TestGroup_JoinFreezeThawDie_EachOffsetOnce has two, then five processes share a topic that grows by partitions.
+// TestGroup_JoinFreezeThawDie_EachOffsetOnce has processes share a topic that grows by partitions: two, then five, by the
+// classic protocol and by that of KIP-848, whose session timeout is the broker's.
 func TestGroup_JoinFreezeThawDie_EachOffsetOnce(t *testing.T) {
-	for _, size := range []int{2, 5} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
+	for _, group := range []struct {
+		size            int
+		rebalance, kind string
+	}{
+		{2, "cooperative", "classic"}, {5, "cooperative", "classic"},
+		{2, "kip848", "consumer"}, {5, "kip848", "consumer"},
+	} {
+		t.Run(fmt.Sprintf("%d %s", group.size, group.kind), func(t *testing.T) {
+			size := group.size
 			b := needBroker(t)
 			needReaders(t)
 			random := seeded(t)
 			topic, table := b.topic(4, nil), filepath.Join(t.TempDir(), "t")
-			file := pipeline(t, b, topic, table, "    session_timeout: 6s")
+			file := pipeline(t, b, topic, table,
+				fmt.Sprintf("    group: %s\n    session_timeout: 6s\n    rebalance: %s", topic, group.rebalance))
 			stop := b.feed(topic, 4, 10)
 			members := make([]*process, size)
 			for i := range members {
@@ -64,6 +73,7 @@ func TestGroup_JoinFreezeThawDie_EachOffsetOnce(t *testing.T) {
 				}
 				pause(time.Duration(500+random.IntN(1500))*time.Millisecond, nil)
 			}
+			b.wantGroup(topic, group.kind)
 			b.await(topic, 6)
 			grown := connect(t, b.servers) // the other client may not know the new partitions yet
 			for p := range int32(2) {
@@ -86,6 +96,18 @@ func TestGroup_JoinFreezeThawDie_EachOffsetOnce(t *testing.T) {
 			start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(time.Minute)
 			wantEachOnce(t, table, b.ends(topic))
 		})
+	}
+}
+
+// wantGroup fails unless the group runs by the protocol of this kind.
+func (b *broker) wantGroup(name, kind string) {
+	b.t.Helper()
+	groups, err := b.admin.ListGroups(ctxFor(b.t, time.Minute))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if got := groups[name].GroupType; got != kind {
+		b.t.Errorf("group %s is of the type %q, want %q", name, got, kind)
 	}
 }
 
