@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"runtime"
-	"strings"
 
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet-io/freshet/expr"
 )
@@ -27,6 +24,21 @@ type ScanOptions struct {
 	Concurrency int
 	// BatchRows bounds the rows of a batch. Default 32,768.
 	BatchRows int
+	// ChangeType adds the column ChangeTypeColumn after the columns of the table; null where the file lacks it. Files
+	// of change data have it.
+	ChangeType bool
+	// RowIDs adds the columns RowIDColumn and RowCommitVersionColumn at the end: what the file keeps of a row that was
+	// moved, else what follows from the add action; null where that says nothing, as in tables that track no rows.
+	RowIDs bool
+	// Deleted, for ScanFiles only, returns the rows that deletion vectors name, too.
+	Deleted bool
+}
+
+// FileRows is a batch of rows of one data file.
+type FileRows struct {
+	Batch arrow.RecordBatch // as of Scan; the receiver releases it
+	File  int               // index into the files given to ScanFiles
+	Rows  []int64           // physical positions in the file, ascending, one a row of Batch
 }
 
 // Scan yields the rows of the snapshot as record batches of the columns that were asked for, with the types of
@@ -36,220 +48,54 @@ type ScanOptions struct {
 // condition, errors of the store.
 func (s *Snapshot) Scan(ctx context.Context, opts *ScanOptions) iter.Seq2[arrow.RecordBatch, error] {
 	return func(yield func(arrow.RecordBatch, error) bool) {
-		if s.Metadata().SchemaString == "" {
-			yield(nil, corrupt("the metadata in force at version %d names no columns", s.Version()))
-			return
-		}
 		p, err := newScanPlan(s, opts)
 		if err != nil {
 			yield(nil, fmt.Errorf("scan table: %w", err))
 			return
 		}
-		p.run(ctx, yield)
+		p.opts.Deleted = false
+		p.run(ctx, p.live(ctx), func(r FileRows, err error) bool { return yield(r.Batch, err) })
 	}
 }
 
-// scanPlan is a scan that has been checked against the table.
-type scanPlan struct {
-	snap    *Snapshot
-	opts    ScanOptions
-	mapping mapping
-	read    []Field       // what files give: the columns asked for and those of the condition
-	schema  *arrow.Schema // of read
-	out     []int         // the places in read of the columns asked for
-	result  *arrow.Schema
-	where   *expr.Bound // bound to schema; nil: none
-	parts   map[string]bool
-}
-
-func newScanPlan(s *Snapshot, opts *ScanOptions) (*scanPlan, error) {
-	p := &scanPlan{snap: s, mapping: mappingOf(s.Metadata().Configuration), parts: make(map[string]bool)}
-	if opts != nil {
-		p.opts = *opts
-	}
-	if p.opts.Concurrency <= 0 {
-		p.opts.Concurrency = runtime.GOMAXPROCS(0)
-	}
-	if p.opts.BatchRows <= 0 {
-		p.opts.BatchRows = 32 << 10
-	}
-	for _, name := range s.PartitionColumns() {
-		p.parts[strings.ToLower(name)] = true
-	}
-	if err := p.choose(); err != nil {
-		return nil, err
-	}
-	return p, p.bind()
-}
-
-// choose fills read and out with the columns that were asked for.
-func (p *scanPlan) choose() error {
-	schema := p.snap.Schema()
-	if p.opts.Columns == nil {
-		p.read = append(p.read, schema.Fields...)
-	}
-	for _, name := range p.opts.Columns {
-		f, _ := schema.Lookup(name)
-		if f == nil {
-			return fmt.Errorf("column %q: the table has no such column; its columns are %s", name, columnList(schema))
-		}
-		p.read = append(p.read, *f)
-	}
-	p.result = arrow.NewSchema(arrowFields(p.read), nil)
-	for i := range p.read {
-		p.out = append(p.out, i)
-	}
-	return nil
-}
-
-func columnList(s *Schema) string {
-	names := make([]string, len(s.Fields))
-	for i, f := range s.Fields {
-		names[i] = f.Name
-	}
-	return strings.Join(names, ", ")
-}
-
-// bind checks the condition and adds its columns to those that are read.
-func (p *scanPlan) bind() error {
-	p.schema = p.result
-	if p.opts.Where == nil {
-		return nil
-	}
-	whole, err := p.opts.Where.BindCondition(p.snap.Schema().Arrow())
-	if err != nil {
-		return err
-	}
-	for _, name := range whole.Columns() {
-		if f, _ := lookupField(p.read, name); f == nil {
-			f, _ := p.snap.Schema().Lookup(name)
-			p.read = append(p.read, *f)
-		}
-	}
-	p.schema = arrow.NewSchema(arrowFields(p.read), nil)
-	p.where, err = p.opts.Where.BindCondition(p.schema)
-	return err
-}
-
-// scanned is what the reader of a file hands over: a batch of rows, already filtered, or the error that ended it.
-type scanned struct {
-	batch arrow.RecordBatch
-	err   error
-}
-
-// run reads files ahead of the consumer: list starts one reader a file, in order, and this goroutine, the only one that
-// calls yield, empties them in the same order.
-func (p *scanPlan) run(ctx context.Context, yield func(arrow.RecordBatch, error) bool) {
-	ctx, cancel := context.WithCancel(ctx)
-	files := make(chan chan scanned, p.opts.Concurrency)
-	var g errgroup.Group
-	g.Go(func() error {
-		defer close(files)
-		p.list(ctx, files)
-		return nil
-	})
-	p.consume(files, yield)
-	cancel()
-	for f := range files { // what was read ahead and is not wanted any more
-		for s := range f {
-			if s.batch != nil {
-				s.batch.Release()
-			}
-		}
-	}
-	_ = g.Wait() // it is nil: errors go through the channels
-}
-
-// list starts the readers of the files that may have rows of interest. Each has a channel of its own in files, whose
-// capacity bounds how many there are at once.
-func (p *scanPlan) list(ctx context.Context, files chan<- chan scanned) {
-	var readers errgroup.Group
-	defer func() { _ = readers.Wait() }() // nil, too
-	stats := p.where != nil && p.needsStats()
-	for add, err := range p.snap.Files(ctx, &FilesOptions{Stats: stats}) {
-		if err == nil && !p.mayMatch(add) {
-			continue
-		}
-		f := make(chan scanned, 1)
-		select {
-		case files <- f:
-		case <-ctx.Done():
-			return
-		}
+// ScanFiles is Scan over these data files, which tells where each row lies: files of the snapshot, of an earlier version
+// or of change data. Files come in the order given; those whose statistics rule the condition out are passed over. A file
+// is read under the deletion vector of its Add. files must not be changed while the scan goes on. Errors: as Scan.
+func (s *Snapshot) ScanFiles(ctx context.Context, files []Add, opts *ScanOptions) iter.Seq2[FileRows, error] {
+	return func(yield func(FileRows, error) bool) {
+		p, err := newScanPlan(s, opts)
 		if err != nil {
-			f <- scanned{err: err}
-			close(f)
+			yield(FileRows{}, fmt.Errorf("scan files: %w", err))
 			return
 		}
-		readers.Go(func() error {
-			defer close(f)
-			p.readInto(ctx, add, f)
-			return nil
-		})
+		p.positions = true
+		p.run(ctx, p.given(files), yield)
 	}
 }
 
-func (p *scanPlan) readInto(ctx context.Context, add *Add, f chan<- scanned) {
-	send := func(s scanned) bool {
-		select {
-		case f <- s:
-			return true
-		case <-ctx.Done():
-			if s.batch != nil {
-				s.batch.Release()
-			}
-			return false
+// Matching yields the live files that may hold rows for which the condition is true, all when where is nil, with their
+// statistics, in no order. Every Add is the caller's. Errors: as Files, *expr.Error.
+func (s *Snapshot) Matching(ctx context.Context, where *expr.Expr) iter.Seq2[*Add, error] {
+	return func(yield func(*Add, error) bool) {
+		p, err := newScanPlan(s, &ScanOptions{Columns: []string{}, Where: where})
+		if err != nil {
+			yield(nil, fmt.Errorf("find files: %w", err))
+			return
 		}
-	}
-	err := p.readFile(ctx, add, func(b arrow.RecordBatch) error {
-		if !send(scanned{batch: b}) {
-			return ctx.Err()
-		}
-		return nil
-	})
-	if err != nil {
-		send(scanned{err: fmt.Errorf("read %s: %w", add.Path, err)})
-	}
-}
-
-// consume passes the batches of the files on until they end, the limit is reached or the consumer has enough.
-func (p *scanPlan) consume(files <-chan chan scanned, yield func(arrow.RecordBatch, error) bool) {
-	left := p.opts.Limit
-	for f := range files {
-		for s := range f {
-			if s.err != nil {
-				yield(nil, fmt.Errorf("scan table: %w", s.err))
+		for add, err := range s.Files(ctx, &FilesOptions{Stats: true}) {
+			if err != nil {
+				yield(nil, err)
 				return
 			}
-			batch := s.batch
-			if p.opts.Limit > 0 && batch.NumRows() > left {
-				batch = s.batch.NewSlice(0, left)
-				s.batch.Release()
-			}
-			left -= batch.NumRows()
-			if !yield(batch, nil) || p.opts.Limit > 0 && left == 0 {
+			if p.mayMatch(add) && !yield(add, nil) {
 				return
 			}
 		}
 	}
 }
 
-// finish filters a batch of read and cuts it down to the columns asked for; nil when no row is left.
-func (p *scanPlan) finish(ctx context.Context, batch arrow.RecordBatch) (arrow.RecordBatch, error) {
-	defer batch.Release()
-	if p.where != nil {
-		filtered, err := p.where.Filter(ctx, batch)
-		if err != nil {
-			if filtered != nil {
-				filtered.Release()
-			}
-			return nil, err
-		}
-		defer filtered.Release()
-		batch = filtered
-	}
-	if batch.NumRows() == 0 {
-		return nil, nil
-	}
-	return array.NewRecordBatch(p.result, pick(batch.Columns(), p.out), batch.NumRows()), nil
+// DeletedRows reads the deletion vector: the physical positions of the rows that it names; nil when v is nil. The bitmap
+// is the caller's. Errors: ErrCorrupt, *UnsupportedError, errors of the store. Spec: "Deletion Vectors".
+func (s *Snapshot) DeletedRows(ctx context.Context, v *DeletionVector) (*roaring64.Bitmap, error) {
+	return loadDeletionVector(ctx, s, v)
 }

@@ -22,13 +22,16 @@ const dvMagic = 1681511377
 // maxVectorBytes bounds the deletion vectors that are believed.
 const maxVectorBytes = 1 << 30
 
-// deletedRows are the rows of a file that do not exist any more.
+// deletedRows are the rows of a file that do not exist any more, nil: none.
 type deletedRows struct {
 	rows roaring64.IntPeekable64
 }
 
 // others returns the rows from up to and without to that exist, counted from from. Calls come in ascending order.
 func (d *deletedRows) others(from, to int64) []expr.Span {
+	if d == nil {
+		return []expr.Span{{From: 0, To: int(to - from)}}
+	}
 	var spans []expr.Span
 	next := from
 	d.rows.AdvanceIfNeeded(uint64(from))
@@ -46,7 +49,7 @@ func (d *deletedRows) others(from, to int64) []expr.Span {
 }
 
 // loadDeletionVector reads the vector that an add action names; nil when it names none. Spec: "Deletion Vectors".
-func loadDeletionVector(ctx context.Context, s *Snapshot, v *DeletionVector) (*deletedRows, error) {
+func loadDeletionVector(ctx context.Context, s *Snapshot, v *DeletionVector) (*roaring64.Bitmap, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -61,7 +64,7 @@ func loadDeletionVector(ctx context.Context, s *Snapshot, v *DeletionVector) (*d
 	if n := rows.GetCardinality(); int64(n) != v.Cardinality {
 		return nil, corrupt("deletion vector %s holds %d rows, its descriptor says %d", v.id(), n, v.Cardinality)
 	}
-	return &deletedRows{rows: rows.Iterator()}, nil
+	return rows, nil
 }
 
 // vectorBytes returns magic and bitmap.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -12,22 +13,27 @@ import (
 	arrowparquet "github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
-
-	"github.com/freshet-io/freshet/expr"
 )
 
 // scanBatchBytes is about the size that batches of wide rows are kept to.
 const scanBatchBytes = 16 << 20
 
+// emitRows takes rows of a file, and their positions where the plan wants them.
+type emitRows func(batch arrow.RecordBatch, rows []int64) error
+
 // readFile hands the file's live rows, filtered, to emit. What is wrong with the bytes is ErrCorrupt.
-func (p *scanPlan) readFile(ctx context.Context, add *Add, emit func(arrow.RecordBatch) error) error {
+func (p *scanPlan) readFile(ctx context.Context, add *Add, emit emitRows) error {
 	key, err := p.snap.fileOf(add.Path)
 	if err != nil {
 		return err
 	}
-	deleted, err := loadDeletionVector(ctx, p.snap, add.DeletionVector)
-	if err != nil {
-		return err
+	var deleted *deletedRows
+	if add.DeletionVector != nil && !p.opts.Deleted {
+		rows, err := loadDeletionVector(ctx, p.snap, add.DeletionVector)
+		if err != nil {
+			return err
+		}
+		deleted = &deletedRows{rows: rows.Iterator()}
 	}
 	f, err := openParquet(ctx, p.snap.Table().Store(), key, add.Size)
 	if err != nil {
@@ -77,11 +83,18 @@ func (r *fileReader) open() error {
 	}
 	for i := range p.read {
 		c := fileColumn{field: -1}
-		if p.parts[lowerName(&p.read[i])] {
-			if c.constant, err = r.partition(&p.read[i]); err != nil {
+		if read := &p.read[i]; read.role != roleData {
+			c.field = slices.IndexFunc(schema.Fields(), func(f arrow.Field) bool {
+				return read.stored != "" && f.Name == read.stored
+			})
+		} else if p.parts[lowerName(&read.Field)] {
+			if c.constant, err = r.partition(&read.Field); err != nil {
 				return err
 			}
-		} else if c.field = p.mapping.find(schema.Fields(), &p.read[i]); c.field >= 0 {
+		} else {
+			c.field = p.mapping.find(schema.Fields(), &read.Field)
+		}
+		if c.field >= 0 {
 			c.leaves = make(map[int]bool)
 			addLeaves(c.leaves, &r.pages.Manifest.Fields[c.field])
 		}
@@ -114,7 +127,7 @@ func (r *fileReader) partition(f *Field) (arrow.Array, error) {
 }
 
 // readGroup reads one row group in batches.
-func (r *fileReader) readGroup(ctx context.Context, key string, group int, emit func(arrow.RecordBatch) error) error {
+func (r *fileReader) readGroup(ctx context.Context, key string, group int, emit emitRows) error {
 	var columns []columnSource
 	rows, step := r.file.MetaData().RowGroup(group).NumRows(), int64(0)
 	err := guardScan(key, func() (err error) {
@@ -142,12 +155,14 @@ func (r *fileReader) readGroup(ctx context.Context, key string, group int, emit 
 		if err != nil {
 			return err
 		}
-		batch, err = r.plan.finish(ctx, r.live(batch))
+		from := r.row
+		r.row += n
+		batch, positions, err := r.plan.finish(ctx, batch, r.deleted.others(from, r.row), from)
 		if err != nil {
 			return err
 		}
 		if batch != nil {
-			if err := emit(batch); err != nil {
+			if err := emit(batch, positions); err != nil {
 				return err
 			}
 		}
@@ -244,9 +259,12 @@ func (r *fileReader) batch(columns []columnSource, n int64) (arrow.RecordBatch, 
 		case columns[i] == nil:
 			arrays[i] = nullArray(ArrowType(f.Type), int(n))
 		default:
-			if arrays[i], err = r.next(columns[i], f, n); err != nil {
+			if arrays[i], err = r.next(columns[i], &f.Field, n); err != nil {
 				return nil, fmt.Errorf("column %q: %w", f.Name, err)
 			}
+		}
+		if f.role == roleRowID || f.role == roleRowCommitVersion {
+			arrays[i] = r.trackRows(f.role, arrays[i])
 		}
 	}
 	return array.NewRecordBatch(r.plan.schema, arrays, n), nil
@@ -260,15 +278,4 @@ func (r *fileReader) next(c columnSource, f *Field, n int64) (arrow.Array, error
 	}
 	defer raw.Release()
 	return r.plan.mapping.conform(f, raw, f.Name)
-}
-
-// live takes out the rows that the deletion vector names.
-func (r *fileReader) live(batch arrow.RecordBatch) arrow.RecordBatch {
-	from := r.row
-	r.row += batch.NumRows()
-	if r.deleted == nil {
-		return batch
-	}
-	defer batch.Release()
-	return expr.TakeBatch(batch, r.deleted.others(from, r.row))
 }
