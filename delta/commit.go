@@ -1,9 +1,11 @@
 package delta
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -72,12 +74,15 @@ func (tx *Transaction) build(ctx context.Context, base *Snapshot) (*Snapshot, []
 	verified := time.Now()
 	b := base.extend()
 	b.inCommit = nil
-	actions := tx.actions(base, verified)
+	actions, err := tx.actions(ctx, base, verified)
+	if err != nil {
+		return nil, nil, fmt.Errorf("commit version %d: %w", base.version+1, err)
+	}
 	for i := range actions {
 		b.take(&actions[i])
 	}
 	next := base.version + 1
-	if err := tx.checkNext(b.state, base); err != nil {
+	if err := errors.Join(tx.checkNext(b.state, base), tx.checkRowTracking(ctx, base)); err != nil {
 		return nil, nil, fmt.Errorf("commit version %d: %w", next, err)
 	}
 	info := tx.info
@@ -91,22 +96,36 @@ func (tx *Transaction) build(ctx context.Context, base *Snapshot) (*Snapshot, []
 }
 
 // actions are the lines of the commit after the first.
-func (tx *Transaction) actions(base *Snapshot, now time.Time) (actions []Action) {
+func (tx *Transaction) actions(ctx context.Context, base *Snapshot, now time.Time) (actions []Action, err error) {
 	ms := now.UnixMilli()
+	adds := tx.allAdds()
+	domains := tx.domains
+	if proto, meta := tx.next(base); givesRowIDs(proto, meta) {
+		ids, err := tx.giveRowIDs(ctx, base, adds)
+		if err != nil {
+			return nil, err
+		}
+		if ids != nil {
+			domains = append(slices.DeleteFunc(slices.Clone(domains), func(d DomainMetadata) bool {
+				return d.Domain == rowTrackingDomain
+			}), *ids)
+		}
+	}
 	if tx.proto != nil {
 		actions = append(actions, Action{Protocol: tx.proto})
 	}
 	if tx.meta != nil {
 		m := tx.meta.Clone()
 		tx.enableTimestamps(m, base)
+		nameRowIDColumns(m)
 		actions = append(actions, Action{Metadata: m})
 	}
 	for _, t := range tx.txns {
 		t.LastUpdated = &ms
 		actions = append(actions, Action{Txn: &t})
 	}
-	for _, d := range tx.domains {
-		actions = append(actions, Action{DomainMetadata: &d})
+	for i := range domains {
+		actions = append(actions, Action{DomainMetadata: &domains[i]})
 	}
 	for _, r := range tx.allRemoves() {
 		if r.DeletionTimestamp == nil {
@@ -114,13 +133,18 @@ func (tx *Transaction) actions(base *Snapshot, now time.Time) (actions []Action)
 		}
 		actions = append(actions, Action{Remove: &r})
 	}
-	for _, a := range tx.allAdds() {
-		actions = append(actions, Action{Add: &a})
+	for i := range adds {
+		actions = append(actions, Action{Add: &adds[i]})
 	}
 	for i := range tx.changes {
 		actions = append(actions, Action{CDC: &tx.changes[i]})
 	}
-	return actions
+	return actions, nil
+}
+
+// next is the protocol and the metadata that the transaction makes of the base's.
+func (tx *Transaction) next(base *Snapshot) (*Protocol, *Metadata) {
+	return cmp.Or(tx.proto, base.state.proto), cmp.Or(tx.meta, base.state.meta)
 }
 
 // checkNext makes sure that the table may be written as it is and as it will be.
@@ -160,23 +184,33 @@ func (tx *Transaction) checkNext(next tableState, base *Snapshot) error {
 func (tx *Transaction) setTimes(ctx context.Context, info *CommitInfo, base *Snapshot, b *builder,
 	now time.Time,
 ) error {
-	read := tx.base.version
-	info.Timestamp, info.ReadVersion, info.TxnID = now.UnixMilli(), &read, tx.id
-	if info.EngineInfo = tx.table.engine; info.IsolationLevel == "" {
-		info.IsolationLevel = "Serializable"
+	if read := tx.base.version; read >= 0 {
+		info.ReadVersion = &read
 	}
+	info.Timestamp, info.TxnID, info.EngineInfo = now.UnixMilli(), tx.id, tx.table.engine
+	info.IsolationLevel = tx.isolation(b.state.meta)
 	if info.IsBlindAppend == nil {
 		blind := false // when unsure: others trust a true
 		info.IsBlindAppend = &blind
 	}
+	if tracksRows(base.state.meta) && base.version >= 0 {
+		info.Tags = maps.Clone(info.Tags)
+		if info.Tags == nil {
+			info.Tags = map[string]string{}
+		}
+		info.Tags["delta.rowTracking.preserved"] = strconv.FormatBool(tx.rowIDsPreserved())
+	}
 	if !inCommitTimestamps(b.state.proto, b.state.meta) {
 		return nil
 	}
-	at, err := base.Timestamp(ctx)
-	if err != nil {
-		return err
+	ts := info.Timestamp
+	if base.version >= 0 {
+		at, err := base.Timestamp(ctx)
+		if err != nil {
+			return err
+		}
+		ts = max(ts, at.UnixMilli()+1)
 	}
-	ts := max(info.Timestamp, at.UnixMilli()+1)
 	info.InCommitTimestamp, info.Timestamp, b.inCommit = &ts, ts, &ts
 	next := strconv.FormatInt(base.version+1, 10)
 	if m := b.state.meta; tx.meta != nil && m.Configuration[propICTVersion] == next {
@@ -188,9 +222,9 @@ func (tx *Transaction) setTimes(ctx context.Context, info *CommitInfo, base *Sna
 // enableTimestamps records in the metadata from which version on commits carry timestamps, when this commit
 // begins it.
 func (tx *Transaction) enableTimestamps(m *Metadata, base *Snapshot) {
-	proto := base.state.proto
-	if tx.proto != nil {
-		proto = tx.proto
+	proto, _ := tx.next(base)
+	if base.version < 0 { // a table that has them from its beginning on needs no such record
+		return
 	}
 	if inCommitTimestamps(proto, m) && !inCommitTimestamps(base.state.proto, base.state.meta) {
 		m.Configuration[propICTVersion] = strconv.FormatInt(base.version+1, 10)

@@ -2,13 +2,7 @@ package delta
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"time"
-
-	"github.com/freshet-io/freshet/store"
 )
 
 // ConflictKind says what two commits disagreed about.
@@ -40,59 +34,85 @@ func (e *ConflictError) Error() string {
 // Unwrap makes errors.Is(err, ErrConflict) true.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
-// farBehind is how many winners are read one by one by a transaction that need not know what they did to
-// files.
-const farBehind = 1000
-
 // winner is a commit that took the version this transaction wanted.
 type winner struct {
 	version int64
-	txnID   string
-	actions []Action // without statistics
+	info    CommitInfo
+	actions []Action    // with statistics where the transaction looks at files
+	before  *tableState // of the version that the winner was built upon
+
+	files map[string]*fileChange // by canonical path; nil: not gathered
+	order []string               // the paths in their order
+}
+
+// fileChange is what a winner did to one path: an add and a remove are a new deletion vector.
+type fileChange struct {
+	add    *Add
+	remove *Remove
+}
+
+// changes gathers the file actions by path.
+func (w *winner) changes() map[string]*fileChange {
+	if w.files != nil {
+		return w.files
+	}
+	w.files = map[string]*fileChange{}
+	of := func(path string) *fileChange {
+		key := canonicalPath(path)
+		if w.files[key] == nil {
+			w.files[key] = &fileChange{}
+			w.order = append(w.order, key)
+		}
+		return w.files[key]
+	}
+	for i := range w.actions {
+		switch a := &w.actions[i]; {
+		case a.Add != nil:
+			of(a.Add.Path).add = a.Add
+		case a.Remove != nil:
+			of(a.Remove.Path).remove = a.Remove
+		}
+	}
+	return w.files
 }
 
 // conflictRules are asked in order about each winner; the first that objects aborts. Each knows one kind of
-// action. Rules of operations that read rows look at what the transaction says it read; a blind append read
-// nothing, so that no adds or removes of a winner concern it. The protocol leaves these rules to writers; they
-// are those of Spark's ConflictChecker, except that rewritten rows (dataChange false) disturb no appender.
-var conflictRules = []func(*Transaction, *winner) *ConflictError{
-	protocolRule, metadataRule, domainRule, txnRule, appendRule, deleteRule,
+// action, and makes good what can be made good: the transaction is then built anew upon the winner. The protocol
+// leaves these rules to writers; they are those of Spark's ConflictChecker, with four differences that let more
+// commits pass and lose no row:
+//
+//   - Files that hold rows which were there before (dataChange false) are no news to readers.
+//   - Two deletion vectors of one file are united if they name different rows.
+//   - A rewrite hides in its new files the rows that a winner has deleted from the old ones.
+//   - Statistics decide, and not only partition values, whether a winner's file concerns a reader; of deleted rows
+//     the rows themselves.
+//
+// A blind append has read nothing and removes nothing, so that no adds or removes of a winner concern it.
+var conflictRules = []func(context.Context, *committer, *winner) error{
+	protocolRule, metadataRule, domainRule, txnRule, appendRule, deletedReadRule, deletedTwiceRule,
+	backfillRule,
 }
 
-func (tx *Transaction) conflict(w *winner) error {
+// conflict asks the rules. Errors: *ConflictError; of the store, when a rule has to look at files.
+func (c *committer) conflict(ctx context.Context, w *winner) error {
 	for _, rule := range conflictRules {
-		if c := rule(tx, w); c != nil {
-			c.Version = w.version
-			return c
+		if err := rule(ctx, c, w); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func protocolRule(_ *Transaction, w *winner) *ConflictError {
-	for _, a := range w.actions {
-		if a.Protocol != nil {
-			return &ConflictError{Kind: ConflictProtocol, Detail: "it changed the protocol; open the table again"}
-		}
-	}
-	return nil
+func (w *winner) conflict(kind ConflictKind, format string, args ...any) error {
+	return &ConflictError{Kind: kind, Version: w.version, Detail: fmt.Sprintf(format, args...)}
 }
 
-func metadataRule(_ *Transaction, w *winner) *ConflictError {
+// domainRule: the high-water mark of row ids is no matter of dispute, build goes on from the winner's.
+func domainRule(_ context.Context, c *committer, w *winner) error {
 	for _, a := range w.actions {
-		if a.Metadata != nil {
-			return &ConflictError{Kind: ConflictMetadata,
-				Detail: "it changed schema, partitioning or properties; build the commit on the new ones"}
-		}
-	}
-	return nil
-}
-
-func domainRule(tx *Transaction, w *winner) *ConflictError {
-	for _, a := range w.actions {
-		for _, d := range tx.domains {
-			if a.DomainMetadata != nil && a.DomainMetadata.Domain == d.Domain {
-				return &ConflictError{Kind: ConflictDomain, Detail: fmt.Sprintf("both change the domain %q", d.Domain)}
+		for _, d := range c.tx.domains {
+			if a.DomainMetadata != nil && a.DomainMetadata.Domain == d.Domain && d.Domain != rowTrackingDomain {
+				return w.conflict(ConflictDomain, "both change the domain %q", d.Domain)
 			}
 		}
 	}
@@ -101,49 +121,13 @@ func domainRule(tx *Transaction, w *winner) *ConflictError {
 
 // txnRule concerns progress that is written without an expectation; the expected is compared as a value, in
 // check.
-func txnRule(tx *Transaction, w *winner) *ConflictError {
+func txnRule(_ context.Context, c *committer, w *winner) error {
 	for _, a := range w.actions {
-		for _, t := range tx.txns {
-			_, expected := tx.expects[t.AppID]
+		for _, t := range c.tx.txns {
+			_, expected := c.tx.expects[t.AppID]
 			if a.Txn != nil && a.Txn.AppID == t.AppID && !expected {
-				return &ConflictError{Kind: ConflictTxn,
-					Detail: fmt.Sprintf("both record progress of %q: found %d", t.AppID, a.Txn.Version)}
+				return w.conflict(ConflictTxn, "both record progress of %q: found %d", t.AppID, a.Txn.Version)
 			}
-		}
-	}
-	return nil
-}
-
-// appendRule: rows that appear under a transaction that read the table are rows it should have seen.
-// Rewritten ones (dataChange false) are not.
-func appendRule(tx *Transaction, w *winner) *ConflictError {
-	if tx.reads.empty() {
-		return nil
-	}
-	for _, a := range w.actions {
-		if a.Add != nil && a.Add.DataChange {
-			return &ConflictError{Kind: ConflictAppend, Detail: "it added rows that were not read: " + a.Add.Path}
-		}
-	}
-	return nil
-}
-
-// deleteRule compares paths and not deletion vectors: two changes of one file must conflict.
-func deleteRule(tx *Transaction, w *winner) *ConflictError {
-	if tx.blindToFiles() {
-		return nil
-	}
-	ours := map[string]bool{}
-	for _, r := range tx.allRemoves() {
-		ours[canonicalPath(r.Path)] = true
-	}
-	for _, a := range w.actions {
-		switch {
-		case a.Remove == nil:
-		case ours[canonicalPath(a.Remove.Path)]:
-			return &ConflictError{Kind: ConflictDelete, Detail: "both remove the file " + a.Remove.Path}
-		case !tx.reads.empty() && a.Remove.DataChange:
-			return &ConflictError{Kind: ConflictDelete, Detail: "it removed rows that were read: " + a.Remove.Path}
 		}
 	}
 	return nil
@@ -168,128 +152,4 @@ func progressText(version int64, present bool) string {
 		return "none"
 	}
 	return fmt.Sprint(version)
-}
-
-// rebase moves the base over all versions that others have taken, and reports whether the first of them
-// turned out to be this very transaction, whose put had landed after all.
-func (c *committer) rebase(ctx context.Context) (ours bool, err error) {
-	behind := c.behind
-	if c.behind = 0; behind > farBehind && !c.pending && c.tx.blind() {
-		return false, c.refresh(ctx)
-	}
-	b := c.base.extend()
-	var verified time.Time
-	for {
-		verified = time.Now()
-		w, data, err := c.winner(ctx, b.version+1)
-		if errors.Is(err, store.ErrNotFound) {
-			break
-		}
-		if err != nil {
-			return false, fmt.Errorf("rebase on version %d: %w", b.version+1, err)
-		}
-		if w.txnID == c.tx.id {
-			return true, nil
-		}
-		if err := c.tx.conflict(w); err != nil {
-			return false, err
-		}
-		b.inCommit = nil
-		for i := range w.actions {
-			b.take(&w.actions[i])
-		}
-		b.close(w.version, len(data))
-	}
-	if b.version == c.base.version { // taken, and not there: cleaned away meanwhile
-		if c.pending {
-			return false, fmt.Errorf("version %d was cleaned away before it could be seen whose it was", b.version+1)
-		}
-		return false, c.refresh(ctx)
-	}
-	base, err := b.finish(c.base, verified)
-	if err != nil {
-		return false, err
-	}
-	c.base = base
-	c.tx.table.remember(base)
-	return false, c.tx.check(base)
-}
-
-// winner reads a commit.
-func (c *committer) winner(ctx context.Context, version int64) (w *winner, data []byte, err error) {
-	err = c.retry(ctx, func() (err error) {
-		data, err = c.tx.table.getCommit(ctx, version)
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	w = &winner{version: version}
-	want := kindState | kindCommitInfo | kindAdd | kindRemove
-	for a, err := range parseLog(commitKey(version), data, want) {
-		if err != nil {
-			return nil, nil, err
-		}
-		if a.CommitInfo != nil {
-			w.txnID = a.CommitInfo.TxnID
-		}
-		w.actions = append(w.actions, a)
-	}
-	return w, data, nil
-}
-
-// refresh builds on the newest version without reading the commits between, because they are gone or too many.
-// What they did to files cannot be told then, so that only transactions which files do not concern go on.
-func (c *committer) refresh(ctx context.Context) error {
-	var fresh *Snapshot
-	err := c.retry(ctx, func() (err error) {
-		fresh, err = c.tx.table.load(ctx, latest)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("refresh version %d: %w", c.base.version, err)
-	}
-	gone := func(kind ConflictKind, detail string) error {
-		return &ConflictError{Kind: kind, Version: fresh.version, Detail: detail}
-	}
-	old := c.base.state
-	switch {
-	case fresh.version < c.base.version:
-		return gone(ConflictGone, "the table was deleted and made anew; open it again")
-	case !sameProtocol(old.proto, fresh.state.proto):
-		return gone(ConflictProtocol, "the protocol has changed; open the table again")
-	case !sameMetadata(old.meta, fresh.state.meta):
-		return gone(ConflictMetadata, "schema, partitioning or properties have changed; build on the new ones")
-	case fresh.version > c.base.version && !c.tx.blind():
-		return gone(ConflictGone, "the commits since have been cleaned away; open the table again")
-	}
-	c.base = fresh
-	c.tx.table.remember(fresh)
-	return c.tx.check(fresh)
-}
-
-// blind reports whether nothing that others do to files can concern the transaction, and its progress is
-// expected by value or not recorded at all.
-func (tx *Transaction) blind() bool {
-	for _, t := range tx.txns {
-		if _, expected := tx.expects[t.AppID]; !expected {
-			return false
-		}
-	}
-	return tx.blindToFiles() && len(tx.domains) == 0
-}
-
-// blindToFiles reports whether nothing that others do to files can concern the transaction.
-func (tx *Transaction) blindToFiles() bool {
-	return tx.reads.empty() && len(tx.removes) == 0 && len(tx.marks) == 0 && len(tx.rewrites) == 0
-}
-
-func sameProtocol(a, b *Protocol) bool {
-	return a.MinReaderVersion == b.MinReaderVersion && a.MinWriterVersion == b.MinWriterVersion &&
-		slices.Equal(a.ReaderFeatures, b.ReaderFeatures) && slices.Equal(a.WriterFeatures, b.WriterFeatures)
-}
-
-func sameMetadata(a, b *Metadata) bool {
-	return a.ID == b.ID && a.SchemaString == b.SchemaString &&
-		slices.Equal(a.PartitionColumns, b.PartitionColumns) && maps.Equal(a.Configuration, b.Configuration)
 }

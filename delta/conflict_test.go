@@ -56,6 +56,10 @@ func changesProtocol(tx *delta.Transaction) {
 	tx.SetProtocol(&delta.Protocol{MinReaderVersion: 1, MinWriterVersion: 4})
 }
 
+func dropsFeatures(tx *delta.Transaction) {
+	tx.SetProtocol(&delta.Protocol{MinReaderVersion: 1, MinWriterVersion: 1})
+}
+
 func all(parts ...func(*delta.Transaction)) func(*delta.Transaction) {
 	return func(tx *delta.Transaction) {
 		for _, p := range parts {
@@ -80,7 +84,9 @@ func TestCommit_LostRace_RulesDecide(t *testing.T) {
 		{"append and delete", removes("old", true), adds("b"), ""},
 		{"append and compaction", all(removes("old", false), adds("new")), adds("b"), ""},
 		{"append and metadata", changesMetadata, adds("b"), delta.ConflictMetadata},
-		{"append and protocol", changesProtocol, adds("b"), delta.ConflictProtocol},
+		{"append and harmless protocol", changesProtocol, adds("b"), ""},
+		{"append and protocol", dropsFeatures, adds("b"), delta.ConflictProtocol},
+		{"protocol and protocol", changesProtocol, changesProtocol, delta.ConflictProtocol},
 		{"append and progress of another", progress(3), adds("b"), ""},
 		{"progress of the same", progress(3), progress(4), delta.ConflictTxn},
 		{"expected progress has moved", progress(3), all(expects(0, false), progress(4)), delta.ConflictTxn},

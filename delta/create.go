@@ -109,7 +109,10 @@ func jsonObject(m map[string]string) string {
 // create puts version 0, whose base is a table that is not there.
 func (c *committer) create(ctx context.Context) error {
 	c.base = c.tx.base
-	snap, body, err := c.tx.first()
+	if err := c.resolve(ctx); err != nil {
+		return err
+	}
+	snap, body, err := c.tx.build(ctx, c.base)
 	if err != nil {
 		return err
 	}
@@ -122,30 +125,10 @@ func (c *committer) create(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if w.txnID != c.tx.id {
+		if w.info.TxnID != c.tx.id {
 			return fmt.Errorf("%w at %s: another writer has just created it", ErrTableExists, c.tx.table.st.URL())
 		}
 	}
 	c.tx.table.remember(snap)
 	return nil
-}
-
-// first makes the bytes of version 0.
-func (tx *Transaction) first() (*Snapshot, []byte, error) {
-	now := time.Now()
-	b := &builder{table: tx.table, version: -1}
-	actions := tx.actions(tx.base, now)
-	for i := range actions {
-		b.take(&actions[i])
-	}
-	info := tx.info
-	info.Timestamp, info.TxnID, info.EngineInfo = now.UnixMilli(), tx.id, tx.table.engine
-	info.IsolationLevel = "Serializable"
-	if inCommitTimestamps(tx.proto, tx.meta) {
-		info.InCommitTimestamp, b.inCommit = &info.Timestamp, &info.Timestamp
-	}
-	body := appendLog(nil, append([]Action{{CommitInfo: &info}}, actions...))
-	b.close(0, len(body))
-	snap, err := b.finish(nil, now)
-	return snap, body, err
 }

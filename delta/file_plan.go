@@ -114,6 +114,9 @@ func (m *mark) read(ctx context.Context, base *Snapshot) (err error) {
 func (tx *Transaction) planRewrite(ctx context.Context, base *Snapshot, r *rewrite, p *filePlan, w *vectorWriter,
 ) error {
 	for i := range r.Removed {
+		if r.taken[i] {
+			continue
+		}
 		remove := r.Removed[i].Remove()
 		remove.DataChange = false
 		p.removes = append(p.removes, remove)
@@ -153,13 +156,7 @@ func (tx *Transaction) hide(ctx context.Context, base *Snapshot, add *Add, gone 
 
 // allowsVectors reports whether the table may get deletion vectors by this transaction.
 func (tx *Transaction) allowsVectors(base *Snapshot) bool {
-	proto, meta := base.state.proto, base.state.meta
-	if tx.proto != nil {
-		proto = tx.proto
-	}
-	if tx.meta != nil {
-		meta = tx.meta
-	}
+	proto, meta := tx.next(base)
 	return proto.Supports("deletionVectors") && meta.boolean(propDeletionVectors, false)
 }
 
@@ -230,12 +227,12 @@ func wideStats(stats string, rows int64) string {
 	return string(o.end())
 }
 
-// allAdds are the files that the transaction adds in the version that it is built upon.
+// allAdds are the files that the transaction adds in the version that it is built upon. The slice is the caller's.
 func (tx *Transaction) allAdds() []Add {
 	if tx.plan == nil {
-		return tx.adds
+		return slices.Concat(tx.adds, tx.again)
 	}
-	return slices.Concat(tx.adds, tx.plan.adds)
+	return slices.Concat(tx.adds, tx.again, tx.plan.adds)
 }
 
 // allRemoves are the files that it removes there.

@@ -306,8 +306,9 @@ func TestHistory_Limit_NewestFirst(t *testing.T) {
 
 func TestCommit_UnsupportedFeature_IsRefusedByName(t *testing.T) {
 	for feature, line := range map[string]string{
-		"rowTracking": `{"protocol":{"minReaderVersion":1,"minWriterVersion":7,"writerFeatures":["rowTracking"]}}`,
-		"version 8":   `{"protocol":{"minReaderVersion":1,"minWriterVersion":8}}`,
+		"icebergCompatV1": `{"protocol":{"minReaderVersion":1,"minWriterVersion":7,` +
+			`"writerFeatures":["icebergCompatV1"]}}`,
+		"version 8": `{"protocol":{"minReaderVersion":1,"minWriterVersion":8}}`,
 		`constraint "positive"`: `{"protocol":{"minReaderVersion":1,"minWriterVersion":3}}` + "\n" +
 			`{"metaData":{"id":"x","format":{"provider":"parquet","options":{}},` +
 			`"schemaString":"{\"type\":\"struct\",\"fields\":[{\"name\":\"id\",\"type\":\"long\",\"nullable\":true,` +

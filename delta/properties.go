@@ -13,17 +13,25 @@ import (
 // The properties of a table that the log itself obeys, with their defaults. Spec: delta.io, "Table
 // properties".
 const (
-	propCheckpointInterval = "delta.checkpointInterval"
-	propLogRetention       = "delta.logRetentionDuration"
-	propFileRetention      = "delta.deletedFileRetentionDuration"
-	propTxnRetention       = "delta.setTransactionRetentionDuration"
-	propCleanup            = "delta.enableExpiredLogCleanup"
-	propStatsAsJSON        = "delta.checkpoint.writeStatsAsJson"
-	propStatsAsStruct      = "delta.checkpoint.writeStatsAsStruct"
-	propDeletionVectors    = "delta.enableDeletionVectors"
-	propInCommitTimestamps = "delta.enableInCommitTimestamps"
-	propICTVersion         = "delta.inCommitTimestampEnablementVersion"
-	propICTTimestamp       = "delta.inCommitTimestampEnablementTimestamp"
+	propCheckpointInterval   = "delta.checkpointInterval"
+	propLogRetention         = "delta.logRetentionDuration"
+	propFileRetention        = "delta.deletedFileRetentionDuration"
+	propTxnRetention         = "delta.setTransactionRetentionDuration"
+	propCleanup              = "delta.enableExpiredLogCleanup"
+	propStatsAsJSON          = "delta.checkpoint.writeStatsAsJson"
+	propStatsAsStruct        = "delta.checkpoint.writeStatsAsStruct"
+	propDeletionVectors      = "delta.enableDeletionVectors"
+	propCheckpointPolicy     = "delta.checkpointPolicy"
+	propIsolationLevel       = "delta.isolationLevel"
+	propColumnMapping        = "delta.columnMapping.mode"
+	propMaxColumnID          = "delta.columnMapping.maxColumnId"
+	propRowTracking          = "delta.enableRowTracking"
+	propRowIDColumn          = "delta.rowTracking.materializedRowIdColumnName"
+	propRowVersionColumn     = "delta.rowTracking.materializedRowCommitVersionColumnName"
+	propInCommitTimestamps   = "delta.enableInCommitTimestamps"
+	propICTVersion           = "delta.inCommitTimestampEnablementVersion"
+	propRowTrackingSuspended = "delta.rowTrackingSuspended"
+	propICTTimestamp         = "delta.inCommitTimestampEnablementTimestamp"
 
 	defaultLogRetention  = 30 * 24 * time.Hour
 	defaultFileRetention = 7 * 24 * time.Hour

@@ -27,7 +27,7 @@ var readable = []string{
 var writable = []string{
 	"allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection",
 	"columnMapping", "deletionVectors", "domainMetadata", "generatedColumns", "identityColumns",
-	"inCommitTimestamp", "invariants", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
+	"inCommitTimestamp", "invariants", "rowTracking", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
 	"vacuumProtocolCheck",
 }
 
@@ -114,9 +114,6 @@ func checkUse(p *Protocol, m *Metadata, schema *Schema) error {
 			return use("the CHECK constraint %q", name)
 		}
 	}
-	if m.boolean("delta.enableRowTracking", false) {
-		return use("row tracking")
-	}
 	for _, r := range []struct{ feature, key, words string }{
 		{"invariants", "delta.invariants", "an invariant"},
 		{"generatedColumns", "delta.generationExpression", "a generation expression"},
@@ -184,7 +181,10 @@ func needs(schema *Schema, properties map[string]string) (all []neededFeature) {
 	if on("delta.enableInCommitTimestamps") {
 		all = append(all, neededFeature{name: "inCommitTimestamp"})
 	}
-	if properties["delta.checkpointPolicy"] == "v2" {
+	if on(propRowTracking) {
+		all = append(all, neededFeature{name: "domainMetadata"}, neededFeature{name: "rowTracking"})
+	}
+	if properties[propCheckpointPolicy] == "v2" {
 		all = append(all, neededFeature{name: "v2Checkpoint", reader: true})
 	}
 	if on("delta.enableChangeDataFeed") {
@@ -241,4 +241,25 @@ func lowestProtocol(needed []neededFeature) Protocol {
 		}
 	}
 	return p
+}
+
+// with is the protocol that has these features, too. What its versions imply is kept by name. Spec: "Table Features".
+func (p *Protocol) with(features ...neededFeature) *Protocol {
+	n := &Protocol{MinReaderVersion: p.MinReaderVersion, MinWriterVersion: featureWriterVersion,
+		ReaderFeatures: slices.Clone(p.ReaderFeatures), WriterFeatures: slices.Clone(p.features())}
+	for _, f := range features {
+		if f.reader && n.MinReaderVersion < featureReaderVersion {
+			if n.MinReaderVersion == 2 && n.Supports("columnMapping") {
+				n.ReaderFeatures = append(n.ReaderFeatures, "columnMapping")
+			}
+			n.MinReaderVersion = featureReaderVersion
+		}
+		if f.reader && !slices.Contains(n.ReaderFeatures, f.name) {
+			n.ReaderFeatures = append(n.ReaderFeatures, f.name)
+		}
+		if !slices.Contains(n.WriterFeatures, f.name) {
+			n.WriterFeatures = append(n.WriterFeatures, f.name)
+		}
+	}
+	return n
 }

@@ -28,15 +28,18 @@ type Transaction struct {
 	changes  []CDC
 	marks    []*mark // files that lose rows
 	rewrites []*rewrite
+	again    []Add // files that are there, committed anew with row ids
 	txns     []Txn
 	domains  []DomainMetadata
 	meta     *Metadata
 	proto    *Protocol
 	expects  map[string]expectation
 	reads    readSet
-	info     CommitInfo
-	plan     *filePlan // what becomes of marks and rewrites in the version that is built upon; nil: not known yet
-	done     bool
+	// rowIDsKept is what the caller says of the rows that were moved; nil: nothing.
+	rowIDsKept *bool
+	info       CommitInfo
+	plan       *filePlan // what becomes of marks and rewrites in the version that is built upon; nil: not known yet
+	done       bool
 }
 
 // expectation is the progress that an application must have in the version that is built upon.
@@ -157,6 +160,10 @@ type committer struct {
 	waits    int   // since the last progress
 	pending  bool  // a put of this attempt may have landed
 	behind   int64 // how many versions a listing has found after the base
+
+	matchers []*scanPlan     // of what the transaction read; nil: not made yet
+	known    map[string]*Add // files of the base that winners have removed, by path; nil values: not there
+	looked   map[int64]bool  // versions whose removed files have been looked up
 }
 
 func (c *committer) run(ctx context.Context) (CommitResult, error) {

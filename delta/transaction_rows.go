@@ -54,16 +54,19 @@ type Origin struct {
 // rewrite is a Rewrite and what winners did to its rows.
 type rewrite struct {
 	Rewrite
-	gone []*roaring64.Bitmap // of each of Removed, what its vector names; nil until it is read
-	lost []*roaring64.Bitmap // of each of Added, the rows that winners have deleted; nil: none
+	gone  []*roaring64.Bitmap // of each of Removed, what its vector names; nil until it is read
+	taken []bool              // of each of Removed, whether a winner has removed it
+	lost  []*roaring64.Bitmap // of each of Added, the rows that winners have deleted; nil: none
 }
 
 // Rewrite replaces files by others that hold the same rows. DataChange of all its actions becomes false, so that
-// nobody takes them for changes. A winner that deleted rows of a removed file is made good for: their places in the
-// new files are found through Origins, and a vector hides them there. Without Origins, or where the table has no
-// delta.enableDeletionVectors, the rewrite gives way with a conflict of kind ConflictDelete.
+// nobody takes them for changes. A winner that deleted rows of a removed file, or all of it, is made good for: their
+// places in the new files are found through Origins, and a vector hides them there. Without Origins, or where the
+// table has no delta.enableDeletionVectors, or when the winner rewrote the file too, the rewrite gives way with a
+// conflict of kind ConflictDelete. A rewrite says neither ReadFiles nor ReadWhere.
 func (tx *Transaction) Rewrite(r Rewrite) {
-	tx.rewrites = append(tx.rewrites, &rewrite{Rewrite: r,
+	r.Removed = slices.Clone(r.Removed)
+	tx.rewrites = append(tx.rewrites, &rewrite{Rewrite: r, taken: make([]bool, len(r.Removed)),
 		gone: make([]*roaring64.Bitmap, len(r.Removed)), lost: make([]*roaring64.Bitmap, len(r.Added))})
 }
 
