@@ -20,7 +20,7 @@ var harmlessFeatures = []string{
 
 // harmlessProperties are properties that a transaction may wake up to find set.
 var harmlessProperties = []string{
-	propRowTracking, propRowIDColumn, propRowVersionColumn, propColumnMapping, propMaxColumnID, propDeletionVectors,
+	propRowTracking, materializedRowID, materializedRowCommitVersion, propColumnMapping, propMaxColumnID, propDeletionVectors,
 	propCheckpointPolicy, propInCommitTimestamps, propICTVersion, propICTTimestamp,
 }
 

@@ -2,8 +2,11 @@ package delta
 
 import (
 	"context"
+	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
+
+	"github.com/freshet-io/freshet/store"
 )
 
 // The isolation levels, as commitInfo.isolationLevel names them.
@@ -17,7 +20,9 @@ const (
 // delta.isolationLevel says WriteSerializable; a transaction that only rewrites rows as they are need not see rows
 // that appear meanwhile.
 func (tx *Transaction) isolation(m *Metadata) string {
-	if !tx.changesData() && tx.meta == nil && tx.proto == nil && len(tx.txns) == 0 && len(tx.domains) == 0 {
+	files := len(tx.adds) + len(tx.removes) + len(tx.rewrites) + len(tx.again)
+	others := tx.meta != nil || tx.proto != nil || len(tx.txns)+len(tx.domains) > 0
+	if files > 0 && !others && !tx.changesData() {
 		return snapshotIsolation
 	}
 	if m.Configuration[propIsolationLevel] == writeSerializable {
@@ -151,10 +156,48 @@ func (c *committer) deletedReads(ctx context.Context, w *winner, path string) (b
 		return false, err
 	}
 	concerns, err := c.mayHaveRead(old)
-	if err != nil || !concerns || f.add == nil {
+	if err != nil || !concerns || c.exact == exactFiles {
 		return concerns, err
 	}
-	return true, nil
+	c.exact++
+	err = c.retry(ctx, func() error {
+		concerns, err = c.matchesDeleted(ctx, old, f)
+		return err
+	})
+	if err != nil && !store.Retryable(err) && ctx.Err() == nil {
+		return true, nil // a file that cannot be read settles nothing: the operation that begins anew will say why
+	}
+	return concerns, err
+}
+
+// exactFiles bounds how many files a commit reads to learn whether deleted rows concern it.
+const exactFiles = 32
+
+// matchesDeleted reads the rows of a file that the winner deleted, and reports whether a condition is true for one.
+func (c *committer) matchesDeleted(ctx context.Context, old *Add, f *fileChange) (bool, error) {
+	file := *old
+	file.DeletionVector = f.remove.DeletionVector
+	var after *roaring64.Bitmap // nil: no row is left
+	if f.add != nil {
+		var err error
+		if after, err = c.base.vectorRows(ctx, f.add.DeletionVector); err != nil {
+			return false, err
+		}
+	}
+	lost := func(row int64) bool { return after == nil || after.Contains(uint64(row)) }
+	for _, e := range c.tx.reads.where {
+		opts := &ScanOptions{Columns: []string{}, Where: e}
+		for r, err := range c.base.ScanFiles(ctx, []Add{file}, opts) {
+			if err != nil {
+				return false, err
+			}
+			r.Batch.Release()
+			if slices.ContainsFunc(r.Rows, lost) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // before is the file as it was before the winner; with statistics, if they can be had.

@@ -160,20 +160,12 @@ func (tx *Transaction) allowsVectors(base *Snapshot) bool {
 	return proto.Supports("deletionVectors") && meta.boolean(propDeletionVectors, false)
 }
 
-// vectorRows is the bitmap of a vector, an empty one of none. It is the caller's.
+// vectorRows is DeletedRows with an empty bitmap for no vector.
 func (s *Snapshot) vectorRows(ctx context.Context, v *DeletionVector) (*roaring64.Bitmap, error) {
 	if v == nil {
 		return roaring64.New(), nil
 	}
-	data, err := vectorBytes(ctx, s, v)
-	if err != nil {
-		return nil, fmt.Errorf("deletion vector %s: %w", v.id(), err)
-	}
-	rows, err := parseVector(data)
-	if err != nil {
-		return nil, fmt.Errorf("deletion vector %s: %w", v.id(), err)
-	}
-	return rows, nil
+	return s.DeletedRows(ctx, v)
 }
 
 // physicalRows is how many rows the data file has, deleted ones included: as its statistics say, else its footer.

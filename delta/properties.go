@@ -26,8 +26,6 @@ const (
 	propColumnMapping        = "delta.columnMapping.mode"
 	propMaxColumnID          = "delta.columnMapping.maxColumnId"
 	propRowTracking          = "delta.enableRowTracking"
-	propRowIDColumn          = "delta.rowTracking.materializedRowIdColumnName"
-	propRowVersionColumn     = "delta.rowTracking.materializedRowCommitVersionColumnName"
 	propInCommitTimestamps   = "delta.enableInCommitTimestamps"
 	propICTVersion           = "delta.inCommitTimestampEnablementVersion"
 	propRowTrackingSuspended = "delta.rowTrackingSuspended"

@@ -103,7 +103,7 @@ func nameRowIDColumns(m *Metadata) {
 		return
 	}
 	for key, prefix := range map[string]string{
-		propRowIDColumn: "_row-id-col-", propRowVersionColumn: "_row-commit-version-col-",
+		materializedRowID: "_row-id-col-", materializedRowCommitVersion: "_row-commit-version-col-",
 	} {
 		if m.Configuration[key] == "" {
 			m.Configuration[key] = prefix + uuid.NewString()

@@ -164,6 +164,7 @@ type committer struct {
 	matchers []*scanPlan     // of what the transaction read; nil: not made yet
 	known    map[string]*Add // files of the base that winners have removed, by path; nil values: not there
 	looked   map[int64]bool  // versions whose removed files have been looked up
+	exact    int             // files that have been read to settle what a winner deleted
 }
 
 func (c *committer) run(ctx context.Context) (CommitResult, error) {
