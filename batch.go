@@ -33,10 +33,10 @@ type Batch struct {
 	After int64 // the lane's progress before this batch: exclusive
 	Last  int64 // the last seq it holds: inclusive
 
-	Rows     arrow.RecordBatch // the columns; nil when there are no rows
-	Kinds    []Kind            // one a row; nil when all are inserts
-	Seqs     []int64           // one a row, ascending
-	Payloads [][]byte          // one a row: the raw bytes it came from; nil when the source keeps none
+	Rows    arrow.RecordBatch // the columns; nil when there are no rows
+	Kinds   []Kind            // one a row; nil when all are inserts
+	Seqs    []int64           // one a row, ascending
+	Records []RecordRef       // one a row: what it came from; nil when the source keeps none
 
 	Rejects []Reject // records that could not be taken, by seq
 
@@ -55,16 +55,16 @@ func (b *Batch) NumRows() int {
 	return int(b.Rows.NumRows())
 }
 
-// SetFree has Release call free once, after the rows are released: for a source that lends the payloads' memory.
+// SetFree has Release call free once, after the rows are released: for a source that lends the records' memory.
 func (b *Batch) SetFree(free func()) { b.free = free }
 
-// Release gives up rows and payloads. The batch must not be used afterwards.
+// Release gives up rows and records. The batch must not be used afterwards.
 func (b *Batch) Release() {
 	if b.Rows != nil {
 		b.Rows.Release()
 		b.Rows = nil
 	}
-	b.Payloads = nil
+	b.Records = nil
 	if b.free != nil {
 		b.free()
 		b.free = nil
@@ -78,7 +78,15 @@ type Reject struct {
 	Code    Code   // the reason, stable: "FRE-3004"
 	Message string // the reason for a person: path, found, wanted
 	Step    string // where: "decode", or the step's name
-	Raw     []byte // the record's payload as it came; owned by the reject
-	Key     []byte // the record's key, nil when it has none; owned by the reject
-	Time    time.Time
+	Record         // as far as it is known; its memory is the reject's own
+}
+
+// RejectRow returns a reject of a row that was decoded, with a copy of the record that it came from, if the batch keeps
+// records. Its Row is 0. The row stays in the batch.
+func (b *Batch) RejectRow(row int, code Code, step, message string) Reject {
+	r := Reject{Seq: b.Seqs[row], Code: code, Message: message, Step: step}
+	if b.Records != nil {
+		r.Record = b.Records[row].Record().Clone()
+	}
+	return r
 }

@@ -94,8 +94,8 @@ func (b *Batch) cut(seq int64) {
 	if b.Kinds != nil {
 		b.Kinds = b.Kinds[i:]
 	}
-	if b.Payloads != nil {
-		b.Payloads = b.Payloads[i:]
+	if b.Records != nil {
+		b.Records = b.Records[i:]
 	}
 }
 

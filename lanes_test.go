@@ -63,7 +63,7 @@ func (s *script) Next(context.Context) (*freshet.Batch, error) {
 		rows.Field(1).(*array.Int64Builder).Append(seq)
 		b.Seqs = append(b.Seqs, seq)
 		b.Kinds = append(b.Kinds, freshet.Insert)
-		b.Payloads = append(b.Payloads, fmt.Append(nil, seq))
+		b.Records = append(b.Records, &freshet.Record{Raw: fmt.Append(nil, seq)})
 	}
 	b.Rows = rows.NewRecordBatch()
 	return b, nil
@@ -83,12 +83,12 @@ type aligned struct {
 
 func (a aligned) Write(ctx context.Context, b *freshet.Batch) error {
 	n := b.NumRows()
-	if len(b.Seqs) != n || len(b.Kinds) != n || len(b.Payloads) != n {
-		a.t.Errorf("%s: got %d rows, %d seqs, %d kinds, %d payloads", b.Lane.Position(b.Last), n, len(b.Seqs),
-			len(b.Kinds), len(b.Payloads))
+	if len(b.Seqs) != n || len(b.Kinds) != n || len(b.Records) != n {
+		a.t.Errorf("%s: got %d rows, %d seqs, %d kinds, %d records", b.Lane.Position(b.Last), n, len(b.Seqs),
+			len(b.Kinds), len(b.Records))
 	}
 	for i, seq := range b.Seqs {
-		if seq <= b.After || seq > b.Last || string(b.Payloads[i]) != fmt.Sprint(seq) ||
+		if seq <= b.After || seq > b.Last || string(b.Records[i].Record().Raw) != fmt.Sprint(seq) ||
 			b.Rows.Column(1).(*array.Int64).Value(i) != seq {
 			a.t.Errorf("%s: row %d does not belong to its seq %d", b.Lane.Position(b.Last), i, seq)
 		}

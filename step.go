@@ -18,6 +18,6 @@ type Step interface {
 	Origin(out string) (in string, ok bool)
 
 	// Apply changes the batch in place: rows it drops are gone, rows it cannot take become rejects. Seqs, Kinds and
-	// Payloads stay one a row. An error ends the run.
+	// Records stay one a row. An error ends the run.
 	Apply(ctx context.Context, b *Batch) error
 }

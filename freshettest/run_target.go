@@ -98,7 +98,7 @@ func rowsOf(l freshet.Lane, after, last int64, bad ...int64) *freshet.Batch {
 	for seq := after + 1; seq <= last; seq++ {
 		if slices.Contains(bad, seq) {
 			b.Rejects = append(b.Rejects, freshet.Reject{Seq: seq, Code: freshet.CodeMalformed, Step: "decode",
-				Message: "bad on purpose", Raw: []byte("bad")})
+				Message: "bad on purpose", Record: freshet.Record{Raw: []byte("bad")}})
 			continue
 		}
 		rows.Field(0).(*array.StringBuilder).Append(l.String())

@@ -227,10 +227,10 @@ func (s *Source) batch(l freshet.Lane, rs []record) *freshet.Batch {
 			rows.Field(0).(*array.StringBuilder).Append(l.String())
 			rows.Field(1).(*array.Int64Builder).Append(r.seq)
 			b.Seqs = append(b.Seqs, r.seq)
-			b.Payloads = append(b.Payloads, fmt.Appendf(nil, "%d", r.seq))
+			b.Records = append(b.Records, &freshet.Record{Raw: fmt.Appendf(nil, "%d", r.seq)})
 		case BadRecord:
 			b.Rejects = append(b.Rejects, freshet.Reject{Seq: r.seq, Code: freshet.CodeMalformed, Step: "decode",
-				Message: "bad on purpose", Raw: fmt.Appendf(nil, "bad %d", r.seq)})
+				Message: "bad on purpose", Record: freshet.Record{Raw: fmt.Appendf(nil, "bad %d", r.seq)}})
 		}
 	}
 	if len(b.Seqs) > 0 {

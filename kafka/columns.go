@@ -27,7 +27,7 @@ func (c Columns) fields() []arrow.Field {
 		{Name: c.Timestamp, Type: arrow.FixedWidthTypes.Timestamp_us},
 		{Name: c.TimestampType, Type: arrow.PrimitiveTypes.Int32},
 		{Name: c.Key, Type: key},
-		{Name: c.Headers, Type: headersType()},
+		{Name: c.Headers, Type: freshet.HeadersType()},
 	}
 	wanted := all[:0]
 	for _, f := range all {
@@ -37,13 +37,6 @@ func (c Columns) fields() []arrow.Field {
 		}
 	}
 	return wanted
-}
-
-func headersType() arrow.DataType {
-	return arrow.ListOfField(arrow.Field{Name: "element", Nullable: true, Type: arrow.StructOf(
-		arrow.Field{Name: "key", Type: arrow.BinaryTypes.String, Nullable: true},
-		arrow.Field{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true},
-	)})
 }
 
 // named returns the column of this name, ignoring case as Delta tables do.
@@ -231,22 +224,19 @@ func (c Columns) keys(rows []*kgo.Record) arrow.Array {
 }
 
 func headers(rows []*kgo.Record) arrow.Array {
-	b := array.NewBuilder(memory.DefaultAllocator, headersType()).(*array.ListBuilder)
+	b := array.NewBuilder(memory.DefaultAllocator, freshet.HeadersType()).(*array.ListBuilder)
 	defer b.Release()
-	element := b.ValueBuilder().(*array.StructBuilder)
-	key := element.FieldBuilder(0).(*array.StringBuilder)
-	value := element.FieldBuilder(1).(*array.BinaryBuilder)
+	var of []freshet.Header
 	for _, r := range rows {
-		b.Append(len(r.Headers) > 0)
-		for _, h := range r.Headers {
-			element.Append(true)
-			key.Append(strings.ToValidUTF8(h.Key, "\uFFFD"))
-			if h.Value == nil {
-				value.AppendNull()
-			} else {
-				value.Append(h.Value)
-			}
-		}
+		of = appendHeaders(of[:0], r)
+		freshet.AppendHeaders(b, of)
 	}
 	return b.NewArray()
+}
+
+func appendHeaders(to []freshet.Header, r *kgo.Record) []freshet.Header {
+	for _, h := range r.Headers {
+		to = append(to, freshet.Header{Key: h.Key, Value: h.Value})
+	}
+	return to
 }

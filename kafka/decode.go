@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -77,7 +76,7 @@ type worker struct {
 
 	// What has gathered of the job at hand since its last batch.
 	seqs    []int64
-	rows    []*kgo.Record // one a row; only if they are needed for our columns or payloads
+	rows    []*kgo.Record // one a row; only if they are needed for our columns, or kept
 	rejects []freshet.Reject
 	bytes   int64
 	newest  time.Time
@@ -118,7 +117,7 @@ func (w *worker) decoder(t *table, c *columns) (*decoder, error) {
 	return d, nil
 }
 
-// decode fills the job's batches. Its records are given back, or, when payloads are wanted, with the batches.
+// decode fills the job's batches. Its records are given back, or, when they are kept, with the batches.
 func (w *worker) decode(j *job) error {
 	if j.lane.gone.Load() {
 		recycle(j.records)
@@ -212,7 +211,7 @@ func (w *worker) add(d *decoder, r *kgo.Record) error {
 	}
 	for range rows {
 		w.seqs = append(w.seqs, r.Offset)
-		if w.o.KeepPayloads || w.tells {
+		if w.o.KeepRecords || w.tells {
 			w.rows = append(w.rows, r)
 		}
 	}
@@ -230,8 +229,22 @@ func (w *worker) note(r *kgo.Record) {
 
 func (w *worker) reject(r *kgo.Record, code freshet.Code, message string) {
 	w.rejects = append(w.rejects, freshet.Reject{Seq: r.Offset, Code: code, Message: message, Step: "decode",
-		Raw: bytes.Clone(r.Value), Key: bytes.Clone(r.Key), Time: r.Timestamp})
+		Record: (*kept)(r).Record().Clone()})
 	w.note(r)
+}
+
+// kept is a record that a batch keeps until it is released.
+type kept kgo.Record
+
+// Record returns the record.
+func (k *kept) Record() freshet.Record {
+	r := (*kgo.Record)(k)
+	record := freshet.Record{Raw: r.Value, Key: r.Key, Headers: appendHeaders(nil, r),
+		TimeKind: int32(r.Attrs.TimestampType())}
+	if hasTime(r) {
+		record.Time = r.Timestamp
+	}
+	return record
 }
 
 // batch makes a batch of what has gathered.
@@ -241,10 +254,10 @@ func (w *worker) batch(j *job, d *decoder, after, last int64, records []*kgo.Rec
 	if len(w.seqs) > 0 {
 		b.Rows = w.withColumns(d)
 	}
-	if w.o.KeepPayloads {
-		b.Payloads = make([][]byte, len(w.rows))
+	if w.o.KeepRecords {
+		b.Records = make([]freshet.RecordRef, len(w.rows))
 		for i, r := range w.rows {
-			b.Payloads[i] = r.Value
+			b.Records[i] = (*kept)(r)
 		}
 		b.SetFree(func() { recycle(records) })
 	} else {

@@ -279,7 +279,7 @@ func TestSource_Compressed_Lands(t *testing.T) {
 			b.topic("orders", 2)
 			b.Client = newClient(t, b.Cluster, kgo.ProducerBatchCompression(codec))
 			want := b.fill("orders", 2, 3000)
-			b.mustCatchUp(k, "orders", func(o *kafka.Options) { o.KeepPayloads = true })
+			b.mustCatchUp(k, "orders", func(o *kafka.Options) { o.KeepRecords = true })
 			k.want(t, "t", want)
 		})
 	}

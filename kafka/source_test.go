@@ -196,12 +196,12 @@ func TestSource_OnlyTombstonesForATableThatIsThere_MoveProgress(t *testing.T) {
 	k.wantProgress(t, "t", map[string]int64{"orders[0]": 3})
 }
 
-func TestSource_KeepPayloads_LendsThemUntilRelease(t *testing.T) {
+func TestSource_KeepRecords_LendsThemUntilRelease(t *testing.T) {
 	b, k := newBroker(t), newSink()
 	b.topic("orders", 1)
 	b.Client = newClient(t, b.Cluster, kgo.ProducerBatchCompression(kgo.ZstdCompression()))
 	want := b.fill("orders", 1, 5000)
-	c, src := k.copy(t), b.source("orders", func(o *kafka.Options) { o.Bounded, o.KeepPayloads = true, true })
+	c, src := k.copy(t), b.source("orders", func(o *kafka.Options) { o.Bounded, o.KeepRecords = true, true })
 	if err := src.Open(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -215,8 +215,8 @@ func TestSource_KeepPayloads_LendsThemUntilRelease(t *testing.T) {
 	}
 	var got []string
 	for _, batch := range batches { // all are still held
-		for i, p := range batch.Payloads {
-			got = append(got, batch.Lane.Position(batch.Seqs[i])+" "+string(p))
+		for i, r := range batch.Records {
+			got = append(got, batch.Lane.Position(batch.Seqs[i])+" "+string(r.Record().Raw))
 		}
 	}
 	for _, batch := range batches {

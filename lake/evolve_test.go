@@ -2,7 +2,6 @@ package lake_test
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -241,7 +240,7 @@ func TestWrite_NullInNotNullColumn_RowIsReject(t *testing.T) {
 			rows.Field(1).(*array.Int64Builder).Append(seq)
 		}
 		b.Seqs = append(b.Seqs, seq)
-		b.Payloads = append(b.Payloads, fmt.Append(nil, "payload ", seq))
+		b.Records = append(b.Records, record(seq))
 	}
 	b.Rows = rows.NewRecordBatch()
 	done := commit(t, a, b)
@@ -256,6 +255,7 @@ func TestWrite_NullInNotNullColumn_RowIsReject(t *testing.T) {
 	if e.Code != freshet.CodeNull || string(e.Raw) != "payload 8" || !e.Open {
 		t.Errorf("got %+v, want an open entry for null with its payload", e)
 	}
+	wantRecord(t, e, record(8))
 }
 
 func TestCommit_Lost_FilesDeleted(t *testing.T) {

@@ -55,6 +55,9 @@ var quarantineSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "record_time", Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true},
 	{Name: "quarantined_at", Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true},
 	{Name: "replay", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+	// Tables that older versions made get these with the next commit.
+	{Name: "headers", Type: freshet.HeadersType(), Nullable: true},
+	{Name: "record_time_kind", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
 }, nil)
 
 // quarantineStats are the columns by which files are left out.
@@ -105,6 +108,23 @@ func (q *quarantine) need(ctx context.Context) (*delta.Snapshot, error) {
 		return nil, err
 	}
 	return q.look(ctx)
+}
+
+// widenQuarantine has the commit add the columns that the table lacks: an older version made it. One that has a
+// column of such a name and another type is a SchemaMismatchError.
+func widenQuarantine(tx *delta.Transaction, snap *delta.Snapshot) error {
+	schema, err := delta.SchemaFromArrow(quarantineSchema)
+	if err != nil {
+		return err
+	}
+	merged, wider, err := snap.Schema().Merge(schema)
+	if err != nil || !wider {
+		return err
+	}
+	meta := snap.Metadata().Clone()
+	meta.SchemaString = merged.String()
+	tx.SetMetadata(meta)
+	return nil
 }
 
 func newQuarantineWriter(st store.Store) (*delta.Writer, error) {
@@ -170,6 +190,12 @@ func (q *quarantineRows) add(event string, l freshet.Lane, r *freshet.Reject) {
 		q.b.Field(15).AppendNull()
 	} else {
 		q.b.Field(15).(*array.Int64Builder).Append(q.replay)
+	}
+	freshet.AppendHeaders(q.b.Field(16).(*array.ListBuilder), r.Headers)
+	if r.Time.IsZero() || r.TimeKind < 0 {
+		q.b.Field(17).AppendNull()
+	} else {
+		q.b.Field(17).(*array.Int32Builder).Append(r.TimeKind)
 	}
 }
 

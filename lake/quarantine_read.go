@@ -23,7 +23,7 @@ type Entry struct {
 	App            string // the app whose pipeline rejected it
 	Table          string // the table that it was for
 	Lane           freshet.Lane
-	freshet.Reject // Seq, Row, Code, Message, Step, Raw, Key, Time
+	freshet.Reject // Seq, Row, Code, Message, Step, and the Record
 	QuarantinedAt  time.Time
 	Open           bool // neither taken by a replay nor given up
 }
@@ -283,29 +283,52 @@ func eachEntry(rec arrow.RecordBatch, visit func(*Entry) bool) bool {
 	}
 	for i := range int(rec.NumRows()) {
 		text := func(name string) string { return strings.Clone(column[name].(*array.String).Value(i)) }
-		bytes := func(name string) []byte {
-			if column[name].IsNull(i) {
-				return nil
-			}
-			return append([]byte{}, column[name].(*array.Binary).Value(i)...)
-		}
-		moment := func(name string) time.Time {
-			if column[name].IsNull(i) {
-				return time.Time{}
-			}
-			return column[name].(*array.Timestamp).Value(i).ToTime(arrow.Microsecond)
-		}
 		e := &Entry{App: text("app"), Table: text("table_name"),
 			Lane: freshet.Lane{Origin: text("origin"), OriginID: text("origin_id"), Name: text("lane")},
 			Reject: freshet.Reject{
 				Seq: column["seq"].(*array.Int64).Value(i), Row: column["row"].(*array.Int32).Value(i),
 				Code: freshet.Code(text("code")), Message: text("message"), Step: text("step"),
-				Raw: bytes("raw"), Key: bytes("key"), Time: moment("record_time")},
-			QuarantinedAt: moment("quarantined_at"),
+				Record: recordAt(column, i)},
+			QuarantinedAt: moment(column["quarantined_at"], i),
 		}
 		if !visit(e) {
 			return false
 		}
 	}
 	return true
+}
+
+// recordAt is the record of a row. A table that an older version made has no headers.
+func recordAt(column map[string]arrow.Array, i int) freshet.Record {
+	r := freshet.Record{Raw: binaryAt(column["raw"], i), Key: binaryAt(column["key"], i),
+		Time: moment(column["record_time"], i), TimeKind: -1}
+	if kinds, ok := column["record_time_kind"].(*array.Int32); ok && kinds.IsValid(i) {
+		r.TimeKind = kinds.Value(i)
+	}
+	lists, ok := column["headers"].(*array.List)
+	if !ok || lists.IsNull(i) {
+		return r
+	}
+	pairs := lists.ListValues().(*array.Struct)
+	keys, values := pairs.Field(0).(*array.String), pairs.Field(1)
+	from, to := lists.ValueOffsets(i)
+	for at := int(from); at < int(to); at++ {
+		r.Headers = append(r.Headers, freshet.Header{Key: strings.Clone(keys.Value(at)), Value: binaryAt(values, at)})
+	}
+	return r
+}
+
+func binaryAt(column arrow.Array, i int) []byte {
+	if column.IsNull(i) {
+		return nil
+	}
+	return append([]byte{}, column.(*array.Binary).Value(i)...)
+}
+
+// moment is a time, zero for null.
+func moment(column arrow.Array, i int) time.Time {
+	if column.IsNull(i) {
+		return time.Time{}
+	}
+	return column.(*array.Timestamp).Value(i).ToTime(arrow.Microsecond)
 }

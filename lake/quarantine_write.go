@@ -218,6 +218,9 @@ func (s *sealedRejects) commit(ctx context.Context) error {
 			tx.AddTxn(count, step.count+1)
 			tx.AddTxn(last, step.last)
 		}
+		if err := widenQuarantine(tx, snap); err != nil {
+			return err
+		}
 		tx.Add(s.adds...)
 		tx.Operation("STREAMING UPDATE",
 			map[string]string{"outputMode": "Append", "queryId": s.app, "epochId": "0"},

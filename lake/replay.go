@@ -82,6 +82,9 @@ func (s *settlement) commit(ctx context.Context, st store.Store, set txns) error
 	}
 	tx := s.snap.Table().Begin(s.snap, nil)
 	all.addTo(tx, s.snap)
+	if err := widenQuarantine(tx, s.snap); err != nil {
+		return errors.Join(err, w.Abort(context.WithoutCancel(ctx)))
+	}
 	tx.Add(adds...)
 	tx.Operation("WRITE", map[string]string{"mode": "Append"}, map[string]string{
 		"numFiles": fmt.Sprint(len(adds)), "numOutputRows": fmt.Sprint(w.Rows())})

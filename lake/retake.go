@@ -78,13 +78,13 @@ func (r *Redecoder) decode(entries []*Entry) (*freshet.Batch, error) {
 		switch {
 		case errors.As(err, &reject):
 			b.Rejects = append(b.Rejects, freshet.Reject{Seq: int64(i), Code: reject.Code, Message: reject.Error(),
-				Step: "decode", Raw: e.Raw, Key: e.Key, Time: e.Time})
+				Step: "decode", Record: e.Record})
 		case err != nil:
 			return nil, err
 		}
 		for range n {
 			b.Seqs = append(b.Seqs, int64(i))
-			b.Payloads = append(b.Payloads, e.Raw)
+			b.Records = append(b.Records, &e.Record)
 		}
 	}
 	if len(b.Seqs) > 0 {

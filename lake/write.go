@@ -107,15 +107,14 @@ func (t *table) writeSpan(ctx context.Context, b *freshet.Batch, from, to int) e
 	return t.writeSpan(ctx, b, middle, to)
 }
 
-// nullReject is the row as a reject. Without the payload that it came from, the row itself, as JSON, is kept.
+// nullReject is the row as a reject. Without the record that it came from, the row itself, as JSON, is kept.
 func nullReject(b *freshet.Batch, row int, null *delta.NullError) freshet.Reject {
-	r := freshet.Reject{Seq: b.Seqs[row], Code: freshet.CodeNull, Step: "write", Time: b.Newest,
-		Message: fmt.Sprintf("column %q: found null, wanted a value: the table's column is NOT NULL", null.Column)}
+	r := b.RejectRow(row, freshet.CodeNull, "write",
+		fmt.Sprintf("column %q: found null, wanted a value: the table's column is NOT NULL", null.Column))
 	for i := row - 1; i >= 0 && b.Seqs[i] == r.Seq; i-- {
 		r.Row++
 	}
-	if b.Payloads != nil {
-		r.Raw = append([]byte{}, b.Payloads[row]...)
+	if b.Records != nil {
 		return r
 	}
 	one := b.Rows.NewSlice(int64(row), int64(row)+1)

@@ -75,7 +75,7 @@ func (b *Builder) Build(ctx context.Context, p *Pipeline) (*freshet.Pipeline, er
 	if err != nil {
 		return nil, err
 	}
-	source, err := b.kafkaSource(p, obs, len(steps) > 0)
+	source, err := b.kafkaSource(p, obs)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (p *Pipeline) format() (freshet.Format, error) {
 	})
 }
 
-func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer, payloads bool) (freshet.Source, error) {
+func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer) (freshet.Source, error) {
 	k := p.Source.Kafka
 	client, err := b.client(p)
 	if err != nil {
@@ -253,7 +253,7 @@ func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer, payloads bool) 
 		Schema:          p.sourceSchema(),
 		Columns:         k.columns(),
 		Tombstones:      kafka.Tombstones(k.Tombstones),
-		KeepPayloads:    payloads,
+		KeepRecords:     p.keepsRecords(),
 		FetchMemory:     k.FetchMemory,
 		SampleRecords:   int(p.Source.Schema.Infer),
 		TLS:             client.tls(p.Project), SASL: client.sasl(p.Project),
@@ -271,6 +271,12 @@ func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer, payloads bool) 
 			Msg: err.Error()}
 	}
 	return src, nil
+}
+
+// keepsRecords tells whether rows can be rejected after they were decoded: by a step, or by a column of the table
+// that is NOT NULL and that the decoder does not fill, which it does not where columns are given, or metadata is.
+func (p *Pipeline) keepsRecords() bool {
+	return len(p.Steps) > 0 || len(p.Source.Kafka.Metadata) > 0 || p.sourceSchema() != nil
 }
 
 func (k *Kafka) columns() kafka.Columns {

@@ -333,9 +333,7 @@ func metadataType(name, keyAs string) arrow.DataType {
 			return arrow.BinaryTypes.Binary
 		}
 	case "headers":
-		return arrow.ListOfField(arrow.Field{Name: "element", Nullable: true, Type: arrow.StructOf(
-			arrow.Field{Name: "key", Type: arrow.BinaryTypes.String, Nullable: true},
-			arrow.Field{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true})})
+		return freshet.HeadersType()
 	}
 	return arrow.BinaryTypes.String
 }

@@ -98,9 +98,7 @@ func origin(steps []freshet.Step, name string) (string, bool) {
 	return name, ok
 }
 
-// finish adds the columns that tell where a record came from. Quarantine keeps neither its headers nor the
-// type of its
-// time: these are null.
+// finish adds the columns that tell where a record came from.
 func (k *Kafka) finish(rows arrow.RecordBatch, from []*lake.Entry) (arrow.RecordBatch, error) {
 	columns, fields := rows.Columns(), rows.Schema().Fields()
 	for _, f := range k.metadataFields() {
@@ -141,10 +139,16 @@ func (k *Kafka) appendMetadata(b array.Builder, column string, e *lake.Entry) er
 			return nil
 		}
 		b.(*array.TimestampBuilder).Append(arrow.Timestamp(e.Time.UnixMicro()))
+	case "timestamp_type":
+		if e.TimeKind < 0 { // of an entry that an older version made
+			b.AppendNull()
+			return nil
+		}
+		b.(*array.Int32Builder).Append(e.TimeKind)
 	case "key":
 		return appendKey(b, e)
-	default:
-		b.AppendNull()
+	case "headers":
+		freshet.AppendHeaders(b.(*array.ListBuilder), e.Headers)
 	}
 	return nil
 }

@@ -66,12 +66,12 @@ func narrowSteps(b *testing.B, rec arrow.RecordBatch, cond string) {
 		{Name: "event_date", Expr: must(b, "CAST(created_at AS DATE)")},
 		{Name: "total", Expr: must(b, "amount * quantity")},
 	})
-	seqs, payloads := make([]int64, benchRows), make([][]byte, benchRows)
+	seqs, refs := make([]int64, benchRows), make([]freshet.RecordRef, benchRows)
 	b.SetBytes(benchRows * payloadBytes)
 	b.ReportAllocs()
 	for b.Loop() {
 		rec.Retain()
-		batch := &freshet.Batch{Rows: rec, Seqs: seqs, Payloads: payloads}
+		batch := &freshet.Batch{Rows: rec, Seqs: seqs, Records: refs}
 		for _, s := range []freshet.Step{filter, derive} {
 			if err := s.Apply(context.Background(), batch); err != nil {
 				b.Fatal(err)

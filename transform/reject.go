@@ -1,7 +1,6 @@
 package transform
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -66,12 +65,8 @@ func addRejects(b *freshet.Batch, step string, bad badRows) {
 		taken[[2]int64{r.Seq, int64(r.Row)}] = true
 	}
 	for _, row := range bad.rows() {
-		r := freshet.Reject{
-			Seq: b.Seqs[row], Row: rowNumber(b.Seqs, row, taken),
-			Code: freshet.CodeStepFault, Message: bad.faults[row], Step: step}
-		if b.Payloads != nil {
-			r.Raw = bytes.Clone(b.Payloads[row])
-		}
+		r := b.RejectRow(row, freshet.CodeStepFault, step, bad.faults[row])
+		r.Row = rowNumber(b.Seqs, row, taken)
 		b.Rejects = append(b.Rejects, r)
 	}
 	slices.SortStableFunc(b.Rejects, func(x, y freshet.Reject) int {
@@ -108,7 +103,7 @@ func keep(b *freshet.Batch, spans []expr.Span) {
 	before.Release()
 	b.Seqs = compact(b.Seqs, spans)
 	b.Kinds = compact(b.Kinds, spans)
-	b.Payloads = compact(b.Payloads, spans)
+	b.Records = compact(b.Records, spans)
 }
 
 // compact moves the rows of the spans, which ascend, to the front.

@@ -6,7 +6,7 @@
 //	out, err := step.Plan(schema)    // types are checked here
 //	err = step.Apply(ctx, batch)
 //
-// A row on which an expression fails becomes a reject of the batch, with its payload; it never reaches the
+// A row on which an expression fails becomes a reject of the batch, with its record; it never reaches the
 // table with a null in place of the value. current_timestamp is when the batch's first record was received,
 // the same for all steps; it is another one when the batch is read again.
 //

@@ -36,14 +36,24 @@ func batch(t *testing.T) *freshet.Batch {
 	}
 	b := &freshet.Batch{
 		Lane: freshet.Lane{Origin: "clicks", Name: "0"}, After: 9, Last: 20, Rows: rec,
-		Kinds:    []freshet.Kind{freshet.Insert, freshet.Delete, freshet.Insert, freshet.UpdatePostimage},
-		Seqs:     []int64{10, 11, 12, 12},
-		Payloads: [][]byte{[]byte("p1"), []byte("p2"), []byte("p34"), []byte("p34")},
-		Rejects:  []freshet.Reject{{Seq: 15, Step: "decode"}},
-		ReadAt:   time.Date(2024, 5, 1, 10, 0, 0, 0, time.UTC),
+		Kinds:   []freshet.Kind{freshet.Insert, freshet.Delete, freshet.Insert, freshet.UpdatePostimage},
+		Seqs:    []int64{10, 11, 12, 12},
+		Records: records("p1", "p2", "p34", "p34"),
+		Rejects: []freshet.Reject{{Seq: 15, Step: "decode"}},
+		ReadAt:  time.Date(2024, 5, 1, 10, 0, 0, 0, time.UTC),
 	}
 	t.Cleanup(b.Release)
 	return b
+}
+
+// records are records of these payloads, each with its key and a header.
+func records(payloads ...string) []freshet.RecordRef {
+	refs := make([]freshet.RecordRef, len(payloads))
+	for i, p := range payloads {
+		refs[i] = &freshet.Record{Raw: []byte(p), Key: []byte("key " + p), Time: time.Unix(int64(i), 0),
+			Headers: []freshet.Header{{Key: "of", Value: []byte(p)}}}
+	}
+	return refs
 }
 
 func parse(t *testing.T, src string) *expr.Expr { return must(t, src) }
@@ -81,7 +91,7 @@ func apply(t *testing.T, b *freshet.Batch, step freshet.Step) {
 	if b.Rows != nil && !b.Rows.Schema().Equal(planned) {
 		t.Errorf("Apply gave %v, Plan said %v", b.Rows.Schema(), planned)
 	}
-	for what, n := range map[string]int{"seqs": len(b.Seqs), "kinds": len(b.Kinds), "payloads": len(b.Payloads)} {
+	for what, n := range map[string]int{"seqs": len(b.Seqs), "kinds": len(b.Kinds), "records": len(b.Records)} {
 		if n != b.NumRows() {
 			t.Errorf("%d %s for %d rows", n, what, b.NumRows())
 		}
@@ -158,6 +168,18 @@ func TestFilter_RowsThatFail_BecomeRejects(t *testing.T) {
 		`11/0 filter FRE-3101 "p2" 1:1: cannot cast 'x' to int: not a number`,
 		`12/1 filter FRE-3101 "p34" 1:1: cannot cast 'y' to int: not a number`,
 		`15/0 decode  "" `)
+}
+
+func TestReject_RecordsKept_RejectHasACopy(t *testing.T) {
+	b := batch(t)
+	lent := b.Records[1].(*freshet.Record)
+	apply(t, b, derive(t, "v", "CAST(n AS int)"))
+	want := lent.Clone()
+	clear(lent.Key)
+	clear(lent.Headers[0].Value)
+	if got := b.Rejects[0].Record; !reflect.DeepEqual(got, want) {
+		t.Errorf("got the record %+v, want %+v", got, want)
+	}
 }
 
 func TestFilter_AllTrue_BatchIsLeftAlone(t *testing.T) {

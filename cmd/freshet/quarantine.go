@@ -206,8 +206,34 @@ func entryRecord(e *lake.Entry, now time.Time) record {
 		{name: "partition", value: e.Lane.Name, wide: true},
 		{name: "offset", value: e.Seq, wide: true},
 		{name: "key", value: e.Key, wide: true},
+		{name: "headers", value: headersOf(e), wide: true},
 		{name: "raw", value: e.Raw, wide: true},
 	}
+}
+
+// header is a record's header as -o json has it: its value in base64.
+type header struct {
+	Key   string `json:"key"`
+	Value []byte `json:"value"`
+}
+
+func headersOf(e *lake.Entry) any {
+	var all []header
+	for _, h := range e.Headers {
+		all = append(all, header{h.Key, h.Value})
+	}
+	if all == nil {
+		return nil
+	}
+	return all
+}
+
+func headersText(e *lake.Entry) string {
+	var lines []string
+	for _, h := range e.Headers {
+		lines = append(lines, printable(h.Key)+": "+payloadText(h.Value))
+	}
+	return strings.Join(lines, "\n")
 }
 
 func moment(t time.Time) any {
@@ -254,6 +280,8 @@ the list has them.`,
 				switch r[i].name {
 				case "key", "raw":
 					r[i].text = payloadText(r[i].value.([]byte))
+				case "headers":
+					r[i].text = headersText(e)
 				case "message":
 					r[i].text = e.Message
 				}

@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 //
 //	broker                    start a Kafka broker for the scene; $BROKER is its address
 //	topic NAME PARTITIONS     make a topic
-//	produce NAME PART FILE    send each line of a file as a record
+//	produce NAME PART FILE [KEY [HEADER=VALUE]]
+//	                          send each line of a file as a record
 //	port                      find a free port; $ADDR is an address with it
 //	ready                     wait until $ADDR/readyz says that all pipelines run
 //	metric TEXT               fail unless $ADDR/metrics has the text
@@ -71,7 +72,15 @@ func produce(ts *testscript.TestScript, _ bool, args []string) {
 	defer client.Close()
 	lines := bufio.NewScanner(bytes.NewReader([]byte(ts.ReadFile(args[2]))))
 	for lines.Scan() {
-		r := &kgo.Record{Topic: args[0], Partition: int32(partition), Value: bytes.Clone(lines.Bytes())}
+		r := &kgo.Record{Topic: args[0], Partition: int32(partition), Value: bytes.Clone(lines.Bytes()),
+			Timestamp: time.UnixMilli(1_700_000_000_123)}
+		if len(args) > 3 {
+			r.Key = []byte(args[3])
+		}
+		if len(args) > 4 {
+			name, value, _ := strings.Cut(args[4], "=")
+			r.Headers = []kgo.RecordHeader{{Key: name, Value: []byte(value)}}
+		}
 		ts.Check(client.ProduceSync(context.Background(), r).FirstErr())
 	}
 }
