@@ -124,6 +124,15 @@ func (d downstream) Start(ctx context.Context, table string, starts Progress) (P
 	})
 }
 
+// Since asks the target.
+func (d downstream) Since(ctx context.Context, table string) (at time.Time, known bool, err error) {
+	err = d.waitOut(ctx, "read the progress of "+table, func() (err error) {
+		at, known, err = d.target.Since(ctx, table)
+		return err
+	})
+	return at, known, err
+}
+
 // turn waits until no other call asks where lanes stand.
 func (d downstream) turn(ctx context.Context) error {
 	select {

@@ -2,6 +2,7 @@ package freshet
 
 import (
 	"context"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -49,8 +50,13 @@ type Downstream interface {
 	Resume(ctx context.Context, table string, lanes []Lane) (Progress, error)
 
 	// Start commits where lanes begin that the table does not know: the seq before their first. It returns the progress
-	// that the table then has, which is another's if that one was first.
+	// that the table then has, which is another's if that one was first. Where there is no table yet the starts are part
+	// of the commit that makes it: ask again after Ensure, since another may have made it.
 	Start(ctx context.Context, table string, starts Progress) (Progress, error)
+
+	// Since tells whether the table holds progress of this pipeline, and when that was recorded first: the zero time
+	// where the table does not say.
+	Since(ctx context.Context, table string) (at time.Time, known bool, err error)
 
 	// Release commits, or drops, what was read of lanes that now belong to another process, and returns when it is
 	// done or ctx ends.

@@ -3,6 +3,7 @@ package freshet
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -25,9 +26,10 @@ type Target interface {
 	// adding columns where the configuration allows. Losing the race to create it is no error.
 	Ensure(ctx context.Context, table string, schema *arrow.Schema) error
 
-	// Resume and Start: as Downstream has them.
+	// Resume, Start and Since: as Downstream has them.
 	Resume(ctx context.Context, table string, lanes []Lane) (Progress, error)
 	Start(ctx context.Context, table string, starts Progress) (Progress, error)
+	Since(ctx context.Context, table string) (at time.Time, known bool, err error)
 
 	// Write takes the batch, whose After must be the Last of the batch before of that lane (or the resumed progress).
 	// It takes ownership. Errors: ErrStale when the batch's schema no longer fits the table, and any error of which

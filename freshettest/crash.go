@@ -3,6 +3,7 @@ package freshettest
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -141,6 +142,14 @@ func (t *mortalTarget) Start(ctx context.Context, table string, s freshet.Progre
 		return err
 	})
 	return p, err
+}
+
+func (t *mortalTarget) Since(ctx context.Context, table string) (at time.Time, known bool, err error) {
+	err = t.c.do(func() error {
+		at, known, err = t.Target.Since(ctx, table)
+		return err
+	})
+	return at, known, err
 }
 
 func (t *mortalTarget) Write(ctx context.Context, b *freshet.Batch) error {

@@ -35,6 +35,7 @@ func RunTarget(t *testing.T, make func(t *testing.T) TargetHarness) {
 	t.Run("Resume_NoTable_Nothing", s.resumeOfNothing)
 	t.Run("Start_Second_FirstHolds", s.startTwice)
 	t.Run("Start_BeforeTable_HoldsAfterEnsure", s.startBeforeTable)
+	t.Run("Since_Starts_TheFirst", s.since)
 	t.Run("Resume_OtherIdentity_OriginChanged", s.otherIdentity)
 	t.Run("Commit_RowsAndRejects_InPlaceWithProgress", s.commit)
 	t.Run("Commit_NoRows_ProgressMoves", s.commitNothing)
@@ -200,11 +201,47 @@ func (s targetSuite) startTwice(t *testing.T) {
 func (s targetSuite) startBeforeTable(t *testing.T) {
 	h := s.make(t)
 	target := open(t, h)
-	if _, err := target.Start(t.Context(), table, freshet.Progress{Lane(0): 3}); err != nil {
-		t.Skipf("the target wants a table first: %v", err)
+	starts := freshet.Progress{Lane(0): 3, Lane(1): 4}
+	_, err := target.Start(t.Context(), table, starts)
+	must(t, err)
+	other := open(t, h)
+	_, known, err := other.Since(t.Context(), table)
+	must(t, err)
+	if known {
+		t.Error("the start is known before the table is there")
 	}
 	must(t, target.Ensure(t.Context(), table, Schema()))
-	wantProgress(t, h, freshet.Progress{Lane(0): 3})
+	wantProgress(t, h, starts)
+	p, err := other.Start(t.Context(), table, freshet.Progress{Lane(0): 9})
+	must(t, err)
+	if p[Lane(0)] != 3 {
+		t.Errorf("got %v, want the start that came with the table", p)
+	}
+}
+
+func (s targetSuite) since(t *testing.T) {
+	began := time.Now().Add(-time.Second) // tables may tell times in milliseconds
+	h := s.make(t)
+	target := open(t, h)
+	must(t, target.Ensure(t.Context(), table, Schema()))
+	want := func(want bool) (at time.Time) {
+		at, known, err := open(t, h).Since(t.Context(), table)
+		must(t, err)
+		if known != want {
+			t.Errorf("got known %t, want %t", known, want)
+		}
+		return at
+	}
+	want(false)
+	begin(t, target, Lane(0))
+	first := want(true)
+	if !first.IsZero() && (first.Before(began) || first.After(time.Now())) {
+		t.Errorf("got the time %s, want the first start's", first)
+	}
+	begin(t, target, Lane(1))
+	if again := want(true); !again.Equal(first) {
+		t.Errorf("got the time %s after a second start, want still %s", again, first)
+	}
 }
 
 func (s targetSuite) otherIdentity(t *testing.T) {

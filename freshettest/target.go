@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -31,6 +32,7 @@ type memTable struct {
 	rows     []Row
 	rejects  []Row
 	version  int64
+	since    time.Time // of its first progress
 }
 
 // NewTables returns no tables.
@@ -84,6 +86,8 @@ type Target struct {
 	store *Tables
 	fault Fault
 
+	starts map[string]freshet.Progress // of tables that are still to be made; under the tables' lock
+
 	mu    sync.Mutex
 	calls map[string]int
 	parts map[string]*part
@@ -100,7 +104,8 @@ var _ freshet.Target = (*Target)(nil)
 
 // NewTarget returns a target that writes to the tables and fails as fault says, which may be nil.
 func NewTarget(s *Tables, fault Fault) *Target {
-	return &Target{store: s, fault: fault, calls: map[string]int{}, parts: map[string]*part{}}
+	return &Target{store: s, fault: fault, starts: map[string]freshet.Progress{}, calls: map[string]int{},
+		parts: map[string]*part{}}
 }
 
 func (t *Target) call(name string) error {
@@ -140,6 +145,8 @@ func (t *Target) Ensure(_ context.Context, table string, schema *arrow.Schema) e
 	if t.store.tables[table] == nil {
 		t.store.tables[table] = &memTable{schema: schema, progress: freshet.Progress{}}
 	}
+	t.store.tables[table].start(t.starts[table])
+	delete(t.starts, table)
 	return nil
 }
 
@@ -185,17 +192,44 @@ func (t *Target) Start(_ context.Context, table string, starts freshet.Progress)
 	defer t.store.mu.Unlock()
 	m := t.store.tables[table]
 	if m == nil {
-		return nil, fmt.Errorf("start lanes of %s: no such table", table)
+		if t.starts[table] == nil {
+			t.starts[table] = freshet.Progress{}
+		}
+		maps.Copy(t.starts[table], starts)
+		return maps.Clone(starts), nil
 	}
-	p := freshet.Progress{}
+	return m.start(starts), nil
+}
+
+// start notes where lanes begin that have no progress, in one commit.
+func (m *memTable) start(starts freshet.Progress) freshet.Progress {
+	p, was := freshet.Progress{}, len(m.progress)
 	for l, seq := range starts {
 		if _, ok := m.progress[l]; !ok {
 			m.progress[l] = seq
-			m.version++
 		}
 		p[l] = m.progress[l]
 	}
-	return p, nil
+	if len(m.progress) > was {
+		m.version++
+		if m.since.IsZero() {
+			m.since = time.Now()
+		}
+	}
+	return p
+}
+
+// Since is when the table got its first start.
+func (t *Target) Since(_ context.Context, table string) (at time.Time, known bool, err error) {
+	if err := t.call("Since"); err != nil {
+		return time.Time{}, false, err
+	}
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	if m := t.store.tables[table]; m != nil {
+		return m.since, len(m.progress) > 0, nil
+	}
+	return time.Time{}, false, nil
 }
 
 // Write checks that the batch adjoins the one before.

@@ -138,6 +138,9 @@ func (s *Source) find(ctx context.Context) (map[string]topic, error) {
 	if err := s.missing(ctx, found); err != nil {
 		return nil, err
 	}
+	if err := s.checkOffsets(found); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.atOpen = map[string]bool{}
@@ -149,6 +152,19 @@ func (s *Source) find(ctx context.Context) (map[string]topic, error) {
 		s.log.Info("no topic matches the pattern yet", "pattern", s.topics.Pattern)
 	}
 	return found, nil
+}
+
+// checkOffsets returns an error when a start is given for a partition that its topic does not have.
+func (s *Source) checkOffsets(found map[string]topic) error {
+	for name, offsets := range s.o.Start.Offsets {
+		t, ok := found[name]
+		for n := range offsets {
+			if _, there := t.leaders[n]; ok && !there {
+				return noPartitionError(t, n)
+			}
+		}
+	}
+	return nil
 }
 
 // missing returns an error when a topic that was named is not there. A topic that was made a moment ago may

@@ -182,7 +182,7 @@ func (s *Source) forgottenError(table string, l freshet.Lane, committed int64) e
 		Msg: fmt.Sprintf("the consumer group %q has read up to offset %d, but the table %s knows nothing of it:"+
 			" it was made anew, or is another one", s.o.Group, committed-1, table),
 		Fix: fmt.Sprintf("to go on there: freshet progress set %s %s=%d; to start as if new: choose another group,"+
-			" or tell the source to forget it", table, l, committed-1)}
+			" or set forget_group: true (flag --forget-group) for one run", table, l, committed-1)}
 }
 
 // unknownError is for a lane that the table knew when we took it on.
@@ -197,6 +197,14 @@ func outsideError(l freshet.Lane, offset, first, end int64) error {
 		Msg: fmt.Sprintf("start: found offset %d, wanted one from %d to %d, which is what the log holds",
 			offset, first, end),
 		Fix: "choose an offset that is there, or start at earliest"}
+}
+
+func noPartitionError(t topic, n int32) error {
+	return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput,
+		Place: fmt.Sprintf("%s[%d]", t.name, n),
+		Msg: fmt.Sprintf("start: found an offset for partition %d, but the topic has the partitions 0 to %d", n,
+			len(t.leaders)-1),
+		Fix: "take the partition out of the start's offsets"}
 }
 
 func nothingError(table string, records int) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -159,28 +160,13 @@ func (s *Source) checkGap(ctx context.Context, t *table, l freshet.Lane, p parti
 	return nil
 }
 
-// begin decides where partitions start that the table does not know, and records it. A topic that the table
-// does not know at all starts as a whole, also partitions that are not ours: whoever takes those on then
-// finds the topic known, and would take them for partitions that were added later.
+// begin decides where partitions start that the table does not know, and records it.
 func (s *Source) begin(ctx context.Context, t *table, unknown []partition) (freshet.Progress, error) {
 	t.setup.Lock()
 	defer t.setup.Unlock()
-	starts := freshet.Progress{}
-	for name, ns := range byTopic(unknown) {
-		parts := make([]partition, len(ns))
-		for i, n := range ns {
-			parts[i] = partition{name, n}
-		}
-		later, err := s.appearedLater(ctx, t, name, parts)
-		if err != nil {
-			return nil, err
-		}
-		if !later {
-			parts = s.topic(name).partitions()
-		}
-		if err := s.startsOf(ctx, t, parts, later, starts); err != nil {
-			return nil, err
-		}
+	starts, err := s.findStarts(ctx, t, unknown)
+	if err != nil {
+		return nil, err
 	}
 	if t.exists {
 		return s.down.Start(ctx, t.name, starts)
@@ -196,9 +182,122 @@ func (s *Source) begin(ctx context.Context, t *table, unknown []partition) (fres
 	return maps.Clone(t.starts), nil
 }
 
+// findStarts decides where partitions start that the table does not know. A topic that the table does not know
+// at all starts as a whole, also partitions that are not ours, and so do all topics that are there when the
+// table hears of this pipeline for the first time: whoever takes those on then finds the table to know them,
+// and would take them for ones that were added later. t.setup is held.
+func (s *Source) findStarts(ctx context.Context, t *table, unknown []partition) (freshet.Progress, error) {
+	known, err := s.knows(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	at, err := s.startTime(ctx, t, known)
+	if err != nil {
+		return nil, err
+	}
+	topics := byTopic(unknown)
+	if !known {
+		others, err := s.openedWith(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range others {
+			if _, ours := topics[name]; !ours {
+				topics[name] = nil
+			}
+		}
+	}
+	starts := freshet.Progress{}
+	for name, ns := range topics {
+		parts := make([]partition, len(ns))
+		for i, n := range ns {
+			parts[i] = partition{name, n}
+		}
+		later, err := s.appearedLater(ctx, t, name, parts, known)
+		if err != nil {
+			return nil, err
+		}
+		if !later {
+			parts = s.topic(name).partitions()
+		}
+		if err := s.startsOf(ctx, t, parts, at, later, starts); err != nil {
+			return nil, err
+		}
+	}
+	return starts, nil
+}
+
+// knows reports whether the table, or what is to be recorded in it, has progress of this pipeline.
+func (s *Source) knows(ctx context.Context, t *table) (bool, error) {
+	if len(t.starts) > 0 || !t.exists {
+		return len(t.starts) > 0, nil
+	}
+	_, known, err := s.down.Since(ctx, t.name)
+	return known, err
+}
+
+// openedWith returns the topics of the table that were there when we opened, and still are.
+func (s *Source) openedWith(ctx context.Context, t *table) ([]string, error) {
+	var names []string
+	for name := range s.atOpen {
+		if s.route(name) == t.name {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	var found map[string]topic
+	err := s.waitOut(ctx, "describe topics", func() (err error) {
+		found, err = s.describe(ctx, names)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.Copy(s.known, found)
+	return slices.Collect(maps.Keys(found)), nil
+}
+
+// startTime returns the time at which topics begin that have not appeared later; the zero time: none. Latest
+// means the end as it was when the pipeline first started. For a table that does not know it yet that is now,
+// unless topics have tables of their own: a topic that was made, or had its first record, while we were
+// stopped has none yet, but the others tell when we first started.
+func (s *Source) startTime(ctx context.Context, t *table, known bool) (time.Time, error) {
+	if known || !s.o.Start.Latest || s.topics.Pattern == "" {
+		return s.o.Start.Time, nil
+	}
+	if s.since == nil {
+		first, seen := time.Time{}, map[string]bool{t.name: true}
+		for name := range s.atOpen {
+			table := s.route(name)
+			if seen[table] {
+				continue
+			}
+			seen[table] = true
+			at, _, err := s.down.Since(ctx, table)
+			if err != nil {
+				return time.Time{}, err
+			}
+			if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+				first = at
+			}
+		}
+		s.since = &first
+	}
+	return *s.since, nil
+}
+
 // appearedLater reports whether the topic was there before these partitions were: whether the table, or what
-// is to be recorded in it, knows other partitions of the topic, or the topic itself was made while we ran.
-func (s *Source) appearedLater(ctx context.Context, t *table, name string, parts []partition) (bool, error) {
+// is to be recorded in it, knows other partitions of the topic, or the topic itself was made while we ran, or
+// while we were stopped: the table knows us, and the topic was not named but matches.
+func (s *Source) appearedLater(ctx context.Context, t *table, name string, parts []partition, known bool) (
+	bool, error) {
+	if known && s.topics.Pattern != "" {
+		return true, nil
+	}
 	tp := s.topic(name)
 	for l := range t.starts {
 		if l.Origin == name {
@@ -217,15 +316,16 @@ func (s *Source) appearedLater(ctx context.Context, t *table, name string, parts
 		}
 	}
 	s.mu.Unlock()
-	if later || !t.exists || len(others) == 0 {
+	if later || !known || !t.exists || len(others) == 0 {
 		return later, nil
 	}
-	known, err := s.down.Resume(ctx, t.name, others)
-	return len(known) > 0, err
+	found, err := s.down.Resume(ctx, t.name, others)
+	return len(found) > 0, err
 }
 
-// startsOf adds to starts the seq before the first of each partition.
-func (s *Source) startsOf(ctx context.Context, t *table, parts []partition, later bool,
+// startsOf adds to starts the seq before the first of each partition: of those that have not appeared later
+// the first at the time, if that is set.
+func (s *Source) startsOf(ctx context.Context, t *table, parts []partition, at time.Time, later bool,
 	starts freshet.Progress) error {
 	if err := s.checkForgotten(ctx, t, parts); err != nil {
 		return err
@@ -235,8 +335,8 @@ func (s *Source) startsOf(ctx context.Context, t *table, parts []partition, late
 		return err
 	}
 	var timed map[partition]int64
-	if !s.o.Start.Time.IsZero() && !later {
-		if timed, err = s.list(ctx, parts, s.o.Start.Time.UnixMilli(), false); err != nil {
+	if !at.IsZero() && !later {
+		if timed, err = s.list(ctx, parts, at.UnixMilli(), false); err != nil {
 			return err
 		}
 	}
@@ -251,10 +351,10 @@ func (s *Source) startsOf(ctx context.Context, t *table, parts []partition, late
 		case ok:
 			first = explicit
 		case later:
-		case s.o.Start.Latest, isTimed && at < 0:
-			first = log[p].end
-		case isTimed:
+		case isTimed && at >= 0:
 			first = at
+		case isTimed, s.o.Start.Latest:
+			first = log[p].end
 		}
 		starts[l] = first - 1
 	}

@@ -32,6 +32,14 @@ type sinkTable struct {
 	rows     []string // "orders[0]@3 n=1"
 	rejects  []freshet.Reject
 	creates  int
+	since    time.Time // of its first progress
+	born     int       // lanes that its creation started
+}
+
+func (t *sinkTable) begin() {
+	if t.since.IsZero() {
+		t.since = time.Now()
+	}
 }
 
 func newSink() *sink { return &sink{tables: map[string]*sinkTable{}, changed: make(chan struct{})} }
@@ -80,13 +88,14 @@ type copyOf struct {
 	t        *testing.T
 	mu       sync.Mutex
 	owned    map[string]freshet.Progress // by table: what was read and not committed ends here
+	starts   map[string]freshet.Progress // of tables that are still to be made; under the sink's lock
 	pending  []*freshet.Batch
 	released int
 	keep     int // batches to hold back before a commit
 }
 
 func (k *sink) copy(t *testing.T) *copyOf {
-	return &copyOf{sink: k, t: t, owned: map[string]freshet.Progress{}}
+	return &copyOf{sink: k, t: t, owned: map[string]freshet.Progress{}, starts: map[string]freshet.Progress{}}
 }
 
 func (c *copyOf) Schema(_ context.Context, table string) (*arrow.Schema, error) {
@@ -103,6 +112,11 @@ func (c *copyOf) Ensure(_ context.Context, table string, schema *arrow.Schema) e
 	defer c.sink.mu.Unlock()
 	if c.tables[table] == nil {
 		c.tables[table] = &sinkTable{schema: schema, progress: freshet.Progress{}}
+		if starts := c.starts[table]; len(starts) > 0 {
+			maps.Copy(c.tables[table].progress, starts)
+			c.tables[table].begin()
+			c.tables[table].born = len(starts)
+		}
 		c.touch()
 	}
 	c.tables[table].creates++
@@ -135,13 +149,19 @@ func (c *copyOf) Start(_ context.Context, table string, starts freshet.Progress)
 	c.sink.mu.Lock()
 	t := c.tables[table]
 	if t == nil {
+		if c.starts[table] == nil {
+			c.starts[table] = freshet.Progress{}
+		}
+		maps.Copy(c.starts[table], starts)
 		c.sink.mu.Unlock()
-		return nil, errors.New("start of a table that does not exist")
+		c.own(table, starts)
+		return maps.Clone(starts), nil
 	}
 	won := freshet.Progress{}
 	for l, seq := range starts {
 		if _, ok := t.progress[l]; !ok {
 			t.progress[l] = seq
+			t.begin()
 		}
 		won[l] = t.progress[l]
 	}
@@ -149,6 +169,15 @@ func (c *copyOf) Start(_ context.Context, table string, starts freshet.Progress)
 	c.sink.mu.Unlock()
 	c.own(table, won)
 	return won, nil
+}
+
+func (c *copyOf) Since(_ context.Context, table string) (at time.Time, known bool, err error) {
+	c.sink.mu.Lock()
+	defer c.sink.mu.Unlock()
+	if t := c.tables[table]; t != nil {
+		return t.since, len(t.progress) > 0, nil
+	}
+	return time.Time{}, false, nil
 }
 
 func (c *copyOf) own(table string, p freshet.Progress) {

@@ -47,7 +47,9 @@ type Source struct {
 	recheck  chan struct{} // has one element when topics should be looked at again
 	acked    chan struct{} // has one element when ackable is not empty
 
-	settling chan struct{} // holds an element while lanes are asked for and made ours, or sought
+	settling chan struct{}   // holds an element while lanes are asked for and made ours, or sought
+	atOpen   map[string]bool // the topics that were there when we opened
+	since    *time.Time      // under settling: when the first table heard of us, before this run; zero: none did
 
 	failed  chan struct{} // closed when err is set
 	failure sync.Once
@@ -57,7 +59,6 @@ type Source struct {
 	tables   map[string]*table
 	lanes    map[partition]*lane // those that are ours
 	known    map[string]topic    // what the broker said last
-	atOpen   map[string]bool     // the topics that were there when we opened; nil before
 	ends     map[partition]span  // bounded: what the logs held then
 	joined   bool                // the group has told us what is ours, be it nothing
 	taking   bool                // lanes are being taken on

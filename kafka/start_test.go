@@ -109,6 +109,145 @@ func TestSource_PartitionAddedWhileStopped_IsReadFromItsBeginning(t *testing.T) 
 	k.want(t, "t", want)
 }
 
+// shop is a source of the topics of a shop, from their ends.
+func (b *broker) shop(route string, change ...func(*kafka.Options)) *kafka.Source {
+	b.t.Helper()
+	return b.sourceOf(kafka.Topics{Pattern: `shop\..*`}, kafka.RouteTo(route), func(o *kafka.Options) {
+		o.Start.Latest = true
+		for _, c := range change {
+			if c != nil {
+				c(o)
+			}
+		}
+	})
+}
+
+// openShop follows the shop and returns once it has that many lanes.
+func (b *broker) openShop(k *sink, route string, lanes int, change func(*kafka.Options)) (stop func() error) {
+	b.t.Helper()
+	taken := make(chan struct{}, 1000)
+	_, stop = b.follow(k, b.shop(route, change, func(o *kafka.Options) {
+		o.Observer.Lag = func(freshet.Lane, int64) { taken <- struct{}{} }
+	}))
+	for range lanes {
+		<-taken
+	}
+	return stop
+}
+
+// visitShop reads what there is in the shop.
+func (b *broker) visitShop(k *sink, route string, change func(*kafka.Options)) {
+	b.t.Helper()
+	if err := k.copy(b.t).run(b.t.Context(), b.shop(route, change, bounded)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestSource_TopicMadeWhileStopped_IsReadFromItsBeginning(t *testing.T) {
+	for name, change := range map[string]func(*kafka.Options){"given columns": latest, "inferred columns": nil} {
+		t.Run(name, func(t *testing.T) {
+			b, k := newBroker(t), newSink()
+			b.topic("shop.orders", 1)
+			b.topic("shop.items", 2)
+			b.fill("shop.orders", 1, 3)
+			b.fill("shop.items", 2, 3)
+			stop := b.openShop(k, "t", 3, change)
+			want := b.put("shop.orders", 0, "n=10")
+			k.wait(t, "t", rows(1))
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, b.put("shop.items", 1, "n=11")...)
+			b.topic("shop.late", 2)
+			want = append(want, b.put("shop.late", 1, "n=12", "n=13")...)
+			b.visitShop(k, "t", change)
+			k.want(t, "t", want)
+		})
+	}
+}
+
+func TestSource_TopicMadeWhileStoppedForATableOfItsOwn_MissesNothing(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("shop.orders", 1)
+	b.topic("shop.items", 1)
+	early := time.Now().Add(-time.Hour)
+	old := func(topic string) {
+		b.putRecords(&kgo.Record{Topic: topic, Timestamp: early, Value: []byte("n=1")})
+	}
+	old("shop.orders")
+	old("shop.items")
+	stop := b.openShop(k, "t.{topic}", 2, nil)
+	orders := b.put("shop.orders", 0, "n=10")
+	k.wait(t, "t.shop.orders", rows(1))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if k.tables["t.shop.items"] != nil {
+		t.Fatal("a table was made without a record")
+	}
+	items := b.put("shop.items", 0, "n=11")
+	b.topic("shop.late", 1)
+	late := b.put("shop.late", 0, "n=12", "n=13")
+	b.visitShop(k, "t.{topic}", nil)
+	k.want(t, "t.shop.orders", orders)
+	k.want(t, "t.shop.items", items)
+	k.want(t, "t.shop.late", late)
+}
+
+func TestSource_FirstStart_IsPartOfTheCommitThatMakesTheTable(t *testing.T) {
+	for name, change := range map[string]func(*kafka.Options){
+		"given columns": func(o *kafka.Options) { o.Schema = numbers }, "inferred columns": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, k := newBroker(t), newSink()
+			b.topic("a", 1)
+			b.topic("b", 2)
+			b.put("a", 0, "n=1")
+			src := b.sourceOf(kafka.Topics{Names: []string{"a", "b"}}, kafka.RouteTo("t"), func(o *kafka.Options) {
+				o.Bounded = true
+				o.Partitions = map[string][]int32{"a": {0}} // b begins too, though it is not ours
+				if change != nil {
+					change(o)
+				}
+			})
+			if err := k.copy(t).run(t.Context(), src); err != nil {
+				t.Fatal(err)
+			}
+			k.wantProgress(t, "t", map[string]int64{"a[0]": 0, "b[0]": -1, "b[1]": -1})
+			if got := k.tables["t"].born; got != 3 {
+				t.Errorf("the table was made with the starts of %d lanes, want 3", got)
+			}
+		})
+	}
+}
+
+func TestSource_TopicNamedLater_BeginsAsTheStartSays(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("a", 1)
+	b.topic("b", 1)
+	b.mustCatchUp(k, "a", latest)
+	b.fill("b", 1, 5)
+	src := b.sourceOf(kafka.Topics{Names: []string{"a", "b"}}, kafka.RouteTo("t"), func(o *kafka.Options) {
+		latest(o)
+		o.Bounded = true
+	})
+	if err := k.copy(t).run(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	k.wantProgress(t, "t", map[string]int64{"a[0]": -1, "b[0]": 4})
+}
+
+func TestSource_StartOfAPartitionThatIsNotThere_IsAnError(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 3)
+	err := wantCode(t, b.catchUp(k, "orders", func(o *kafka.Options) {
+		o.Start.Offsets = map[string]map[int32]int64{"orders": {1: 0, 3: 0}}
+	}), freshet.CodeBadValue)
+	if err.Place != "orders[3]" || !strings.Contains(err.Msg, "0 to 2") || err.Class != freshet.ClassInput {
+		t.Fatalf("got %v", err)
+	}
+}
+
 func TestSource_GroupKnowsWhatTheTableDoesNot_IsAnError(t *testing.T) {
 	b, k := newBroker(t), newSink()
 	b.topic("orders", 2)
@@ -116,7 +255,7 @@ func TestSource_GroupKnowsWhatTheTableDoesNot_IsAnError(t *testing.T) {
 	b.mustCatchUp(k, "orders", nil)
 	lost := newSink()
 	err := wantCode(t, b.catchUp(lost, "orders", nil), freshet.CodeForgotten)
-	if !strings.Contains(err.Fix, "progress set") {
+	if !strings.Contains(err.Fix, "progress set") || !strings.Contains(err.Fix, "--forget-group") {
 		t.Fatalf("got the remedy %q", err.Fix)
 	}
 	b.mustCatchUp(lost, "orders", func(o *kafka.Options) { o.ForgetGroup = true })

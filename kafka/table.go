@@ -67,12 +67,28 @@ func (t *table) ready(ctx context.Context, s *Source) error {
 	}
 	if decoded != nil {
 		t.fixed = true
+		if known == nil {
+			if err := t.startWith(ctx, s); err != nil {
+				return err
+			}
+		}
 		if err := t.make(ctx, s, decoded); err != nil {
 			return err
 		}
 	}
 	t.asked = true
 	return nil
+}
+
+// startWith has the starts of the topics that are there be part of the commit that makes the table. setup is
+// held.
+func (t *table) startWith(ctx context.Context, s *Source) error {
+	starts, err := s.findStarts(ctx, t, nil)
+	if err != nil || len(starts) == 0 {
+		return err
+	}
+	_, err = s.down.Start(ctx, t.name, starts)
+	return err
 }
 
 // ask returns the columns that the table fixes, less ours; nil when there is no table. setup is held.
@@ -131,6 +147,11 @@ func (t *table) infer(ctx context.Context, s *Source, payloads [][]byte) (bool, 
 		decoded = known
 	case known != nil:
 		decoded = s.o.Columns.notOurs(decoded)
+	}
+	if known == nil && len(t.starts) > 0 { // they are to be part of the commit that makes the table
+		if _, err := s.down.Start(ctx, t.name, t.starts); err != nil {
+			return false, err
+		}
 	}
 	if err := t.make(ctx, s, decoded); err != nil {
 		return false, err

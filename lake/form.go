@@ -136,6 +136,16 @@ func (s txns) addTo(tx *delta.Transaction, snap *delta.Snapshot) {
 	}
 }
 
+// in reports whether the snapshot has all of it.
+func (s txns) in(snap *delta.Snapshot) bool {
+	for id, v := range s {
+		if have, ok := snap.Txn(id); !ok || have != v {
+			return false
+		}
+	}
+	return true
+}
+
 // record adds what records the lane, its origin's identity and the form.
 func (f form) record(s txns, l freshet.Lane, seq int64) {
 	s[f.lane(l)] = seq

@@ -165,7 +165,8 @@ type SetOptions struct {
 
 // SetProgress sets where lanes stand in the table at the root of st: the next record that is read is the one
 // after. A lane without an OriginID keeps the identity that the table knows. A pipeline that runs meanwhile
-// notices, drops what it has read and goes on from there. It returns the version of the commit.
+// notices, drops what it has read and goes on from there. It returns the version of the commit, or of the
+// table when that has all of it already.
 func SetProgress(ctx context.Context, st store.Store, app string, p freshet.Progress, opts *SetOptions) (
 	version int64, err error) {
 	var o SetOptions
@@ -180,6 +181,9 @@ func SetProgress(ctx context.Context, st store.Store, app string, p freshet.Prog
 		set, err := o.txns(st.URL(), snap, app, p)
 		if err != nil {
 			return 0, err
+		}
+		if set.in(snap) {
+			return snap.Version(), nil
 		}
 		tx := snap.Table().Begin(snap, nil)
 		set.addTo(tx, snap)

@@ -210,6 +210,22 @@ func TestImportSpark_Wrong_Refused(t *testing.T) {
 	wantCode(t, err, freshet.CodeBadValue) // no Kafka source
 }
 
+func TestImportSpark_Again_NoCommit(t *testing.T) {
+	w := newWorld()
+	checkpoint(t, w, true)
+	start(t, w.running(t, nil), nil)
+	w.foreign(t, func(tx *delta.Transaction, _ *delta.Snapshot) { tx.AddTxn("query-1", 1) })
+	var versions [2]int64
+	for i := range versions {
+		var err error
+		_, versions[i], err = lake.ImportSpark(t.Context(), w.store("checkpoint"), w.store("t"), app, nil)
+		must(t, err)
+	}
+	if versions[0] != versions[1] {
+		t.Errorf("got versions %v, want the same", versions)
+	}
+}
+
 func TestImportSpark_ProgressThereAlready_Refused(t *testing.T) {
 	w := newWorld()
 	checkpoint(t, w, true)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
@@ -127,6 +128,26 @@ func (a *Append) Start(ctx context.Context, table string, starts freshet.Progres
 		}
 	}
 	return nil, t.tooManyRaces()
+}
+
+// Since returns when the form of the app's progress was recorded: with its first start.
+func (a *Append) Since(ctx context.Context, table string) (at time.Time, known bool, err error) {
+	t, err := a.table(table)
+	if err != nil {
+		return time.Time{}, false, err
+	}
+	snap, err := t.look(ctx)
+	if err != nil || snap == nil {
+		return time.Time{}, false, err
+	}
+	f := a.form()
+	if _, known = f.found(snap); !known {
+		return time.Time{}, false, nil
+	}
+	if marker, ok := snap.Txns()[f.marker()]; ok && marker.LastUpdated != nil {
+		at = time.UnixMilli(*marker.LastUpdated)
+	}
+	return at, true, nil
 }
 
 func (t *table) remember(starts freshet.Progress) freshet.Progress {

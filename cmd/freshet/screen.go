@@ -178,8 +178,8 @@ func (r *runner) summarise() {
 	took := time.Since(r.started)
 	s := r.c.style(r.c.err)
 	for _, t := range r.metrics.Totals() {
-		if t.State == "failed" && t.Commits == 0 {
-			continue
+		if t.State == "starting" || t.State == "failed" && t.Commits == 0 {
+			continue // it never ran, or did nothing: the error says it all
 		}
 		rate := float64(t.Rows) / max(took.Seconds(), 0.001)
 		line := fmt.Sprintf("%s.%s  %s in %s (%s rows/s), %s stored, %s", t.Namespace, t.Pipeline,
