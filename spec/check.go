@@ -51,6 +51,7 @@ func (p *Pipeline) check(r *reader) {
 		p.checkTarget(r)
 	}
 	p.checkColumns(r)
+	p.checkFormat(r)
 	p.checkSteps(r)
 }
 
@@ -90,8 +91,8 @@ func (p *Pipeline) checkNames(r *reader) {
 		r.add(n.where, freshet.CodeBadValue, "", "pipeline: found %s, wanted letters, digits, _, - and .",
 			r.found(n))
 	}
-	if strings.Contains(p.App, "#") && p.appAt != (place{}) {
-		r.add(p.appAt, freshet.CodeBadValue, "", "app: found %q, wanted a name without #", p.App)
+	if at, ok := p.at["app"]; ok && strings.Contains(p.App, "#") {
+		r.add(at, freshet.CodeBadValue, "", "app: found %q, wanted a name without #", p.App)
 	}
 }
 
@@ -221,17 +222,43 @@ func (r *reader) takeFault(at place, err error) {
 	}
 }
 
+// jsonKeys are the keys that say how to decode, which nothing does to raw bytes.
+var jsonKeys = []string{"columns", "infer", "new_fields", "numbers_as_timestamps", "tombstones", "decompress",
+	"max_depth", "max_message"}
+
+// checkFormat finds settings that the format does not take.
+func (p *Pipeline) checkFormat(r *reader) {
+	k := p.Source.Kafka
+	if k == nil {
+		return
+	}
+	for _, name := range jsonKeys {
+		at, ok := k.at[name]
+		if !ok {
+			at, ok = p.Source.Schema.at[name]
+		}
+		if ok && k.Format == "raw" {
+			r.add(at, freshet.CodeBadValue, "leave it out, or use format: json",
+				"%s: format raw lands the bytes as they came, in the one column value", name)
+		}
+	}
+	for name, o := range map[string]format.Options{
+		"max_depth": {MaxDepth: int(k.MaxDepth)}, "max_message": {MaxBytes: int(k.MaxMessage)}} {
+		if err := o.Validate(); err != nil {
+			r.add(k.at[name], freshet.CodeBadValue, "", "%v", err)
+		}
+	}
+}
+
 // checkColumns finds columns that a Delta table cannot have.
 func (p *Pipeline) checkColumns(r *reader) {
 	s := p.Source.Schema
-	if p.Source.Kafka != nil && p.Source.Kafka.Format == "raw" {
-		if len(s.Columns) > 0 {
-			r.add(s.Columns[0].at.where, freshet.CodeBadValue, "leave source.schema out, or use format: json",
-				"format raw has the one column value and takes no columns")
-		}
-		return
-	}
 	seen := map[string]string{}
+	raw := p.Source.Kafka != nil && p.Source.Kafka.Format == "raw"
+	if raw {
+		s.Columns = nil
+		seen[format.RawColumn] = format.RawColumn
+	}
 	for _, c := range s.Columns {
 		low := strings.ToLower(c.Name)
 		if other, twice := seen[low]; twice {
@@ -252,8 +279,9 @@ func (p *Pipeline) checkColumns(r *reader) {
 		for _, m := range k.Metadata {
 			if other, twice := seen[strings.ToLower(m.Value)]; twice {
 				r.add(m.at.where, freshet.CodeBadValue, fmt.Sprintf("give it another name: metadata: {%s: NAME}", m.Name),
-					"metadata column %q: the schema has a column %q", m.Value, other)
+					"metadata column %q: there is a column %q", m.Value, other)
 			}
+			seen[strings.ToLower(m.Value)] = m.Value
 		}
 	}
 }

@@ -30,6 +30,8 @@ type Kafka struct {
 	MaxMessage     int64
 	FetchMemory    int64
 	ForgetGroup    bool
+
+	at places
 }
 
 // KafkaClient is how to reach a broker.
@@ -85,6 +87,7 @@ func (k *Kafka) shape() shape {
 	return object{
 		oneOf:  []string{"topics", "pattern"},
 		atMost: []string{"connection", "brokers"},
+		places: &k.at,
 		keys: append([]key{
 			{name: "connection", doc: "A connection of the project file.", is: placed(&k.Connection)},
 			{name: "topics", doc: "The topics to read.", is: oneOrMore(&k.Topics, placed)},
@@ -122,8 +125,8 @@ func (k *Kafka) shape() shape {
 				"Default: skip.", is: word(&k.Tombstones, "skip", "reject")},
 			{name: "decompress", doc: "gzip: payloads that are gzip'ed are unpacked. Default: none.",
 				is: laterWord(&k.Decompress, []string{"zstd", "lz4", "snappy"}, "none", "gzip")},
-			{name: "max_depth", doc: "How deep a record may be nested. Default: 64.", is: whole(&k.MaxDepth, 1)},
-			{name: "max_message", doc: "The largest payload, unpacked. Default: 64MiB.", is: size(&k.MaxMessage)},
+			{name: "max_depth", doc: "How deep a record may be nested, up to 10000. Default: 64.", is: whole(&k.MaxDepth, 1)},
+			{name: "max_message", doc: "The largest payload, unpacked, up to 256MiB. Default: 64MiB.", is: size(&k.MaxMessage)},
 			{name: "fetch_memory", doc: "What one fetch from all brokers may take in memory. Default: 16MiB.",
 				is: size(&k.FetchMemory)},
 			{name: "forget_group", doc: "true: a partition that the group knows and the table does not starts as if " +

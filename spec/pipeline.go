@@ -17,7 +17,7 @@ type Pipeline struct {
 	Quarantine Quarantine
 	Project    *Project // never nil
 
-	appAt place
+	at places
 }
 
 // Source is where changes come from.
@@ -32,6 +32,8 @@ type Schema struct {
 	Infer     int64 // how many first records are looked at for columns that are not given; 0: none
 	NewFields string
 	Numbers   string // what a number in a timestamp column counts
+
+	at places
 }
 
 // Step is one step; exactly one of its fields is set.
@@ -77,14 +79,13 @@ const (
 )
 
 func (p *Pipeline) shape() object {
-	return object{doc: "A Freshet pipeline: source → steps → target.", keys: []key{
+	return object{doc: "A Freshet pipeline: source → steps → target.", places: &p.at, keys: []key{
 		{name: "pipeline", doc: "The pipeline's name.", is: placed(&p.Name), need: true},
 		{name: "namespace", doc: "The namespace of its tables. Default: that of the target table.",
 			is: text(&p.Namespace)},
 		{name: "app", doc: "The name under which progress is kept in the table. It must stay the same for as " +
 			"long as the " +
-			"table is to go on where it is. Default: namespace.pipeline.", is: text(&p.App),
-			place: &p.appAt},
+			"table is to go on where it is. Default: namespace.pipeline.", is: text(&p.App)},
 		{name: "trigger", doc: "continuous: until it is stopped. once: until everything is read that is there at " +
 			"the start.",
 			is: choice{scalar: laterWord(&p.Trigger, []string{"cron"}, "continuous", "once"),
@@ -122,7 +123,7 @@ func (s *Source) shape() shape {
 }
 
 func (s *Schema) shape() shape {
-	return object{atMost: []string{"columns", "infer"}, keys: []key{
+	return object{atMost: []string{"columns", "infer"}, places: &s.at, keys: []key{
 		{name: "columns", doc: "The columns and their types, as SQL writes them.",
 			is: mapOf(&s.Columns, columnType)},
 		{name: "infer", doc: "How many first records are looked at for the columns. Default: 10000.",

@@ -24,7 +24,6 @@ type key struct {
 	is    shape
 	need  bool
 	later string // set: the key belongs to a part that this version does not have, and what to do instead
-	place *place // where the key's value is, if somebody wants to know
 }
 
 // object is a mapping with known keys.
@@ -33,6 +32,17 @@ type object struct {
 	keys   []key
 	oneOf  []string // exactly one of these must be there
 	atMost []string // at most one of these may be there
+	places *places  // where its values are, if somebody wants to know
+}
+
+// places are where the values of a mapping are, by key.
+type places map[string]place
+
+func (p *places) add(name string, at place) {
+	if *p == nil {
+		*p = places{}
+	}
+	(*p)[name] = at
 }
 
 func (o object) find(name string) *key {
@@ -74,8 +84,8 @@ func (o object) read(r *reader, n *node) {
 			continue
 		}
 		seen[name] = p.key.where
-		if k.place != nil {
-			*k.place = p.value.where
+		if o.places != nil {
+			o.places.add(name, p.value.where)
 		}
 		switch {
 		case p.value.kind != absent:

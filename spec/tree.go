@@ -173,15 +173,7 @@ func (b *builder) node(a ast.Node) (*node, error) {
 	case *ast.MappingValueNode:
 		return n, b.mapping(n, []*ast.MappingValueNode{a})
 	case *ast.SequenceNode:
-		n.kind = list
-		for _, v := range a.Values {
-			item, err := b.node(v)
-			if err != nil {
-				return nil, err
-			}
-			n.items = append(n.items, item)
-		}
-		return n, nil
+		return n, b.list(n, a.Values)
 	case *ast.AnchorNode:
 		value, err := b.node(a.Value)
 		if err == nil {
@@ -206,6 +198,43 @@ func (b *builder) node(a ast.Node) (*node, error) {
 		b.scalar(n, a)
 		return n, nil
 	}
+}
+
+func (b *builder) list(n *node, values []ast.Node) error {
+	n.kind = list
+	for _, v := range values {
+		item, err := b.node(v)
+		if err != nil {
+			return err
+		}
+		if text, ok := adjoined(v); ok {
+			item = &node{kind: scalar, text: text, where: item.where}
+			item.where.width = utf8.RuneCountInString(text)
+		}
+		n.items = append(n.items, item)
+	}
+	return nil
+}
+
+// adjoined is the text of an item such as localhost:9092. Within {…} the library takes it for a mapping, though YAML
+// asks for a space behind the colon of one. Spec: YAML 1.2.2, "Flow Mappings".
+func adjoined(a ast.Node) (string, bool) {
+	m, ok := a.(*ast.MappingNode)
+	if !ok || len(m.Values) != 1 || m.Start.Value != ":" {
+		return "", false
+	}
+	key, value := m.Values[0].Key.GetToken(), m.Values[0].Value.GetToken()
+	origin := strings.TrimSpace(key.Origin)
+	if key.Position.Line != value.Position.Line || strings.ContainsAny(origin[:min(1, len(origin))], `"'`) ||
+		strings.TrimSpace(value.Origin) != value.Value ||
+		value.Position.Column != key.Position.Column+utf8.RuneCountInString(origin)+1 {
+		return "", false
+	}
+	switch m.Values[0].Value.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode, *ast.SequenceNode, *ast.NullNode:
+		return "", false
+	}
+	return key.Value + ":" + value.Value, true
 }
 
 func (b *builder) mapping(n *node, values []*ast.MappingValueNode) error {

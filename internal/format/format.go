@@ -107,10 +107,10 @@ func (o *Options) Validate() error {
 		faults = append(faults, fmt.Errorf("epoch unit: found %q, wanted s, ms or us", o.EpochUnit))
 	}
 	if o.MaxDepth < 0 || o.MaxDepth > 10_000 {
-		faults = append(faults, fmt.Errorf("max depth: found %d, wanted 1 to 10000", o.MaxDepth))
+		faults = append(faults, fmt.Errorf("depth of a record: found %d, wanted 1 to 10000", o.MaxDepth))
 	}
 	if o.MaxBytes < 0 || o.MaxBytes > maxBytes {
-		faults = append(faults, fmt.Errorf("max bytes: found %d, wanted 1 to %d", o.MaxBytes, maxBytes))
+		faults = append(faults, fmt.Errorf("size of a payload: found %d bytes, wanted 1 to %d", o.MaxBytes, maxBytes))
 	}
 	return errors.Join(faults...)
 }
