@@ -33,9 +33,12 @@ func nullable(name string, t Type) Field { return Field{Name: name, Type: t, Nul
 
 func structOf(fields ...Field) *Struct { return &Struct{Fields: fields} }
 
-// newCheckpointColumns lays out the columns for the table: statistics as its properties say, by default both
-// as JSON and as columns, as Spark does.
-func newCheckpointColumns(meta *Metadata, schema *Schema) (*checkpointColumns, error) {
+// allColumns are the actions that a classic checkpoint holds.
+var allColumns = []string{"txn", "add", "remove", "metaData", "protocol", "domainMetadata"}
+
+// newCheckpointColumns lays out the columns of these actions for the table: statistics as its properties say, by
+// default both as JSON and as columns, as Spark does.
+func newCheckpointColumns(meta *Metadata, schema *Schema, actions []string) (*checkpointColumns, error) {
 	c := &checkpointColumns{json: meta.boolean(propStatsAsJSON, true), index: map[string]int{}}
 	vector := structOf(nullable("storageType", String), nullable("pathOrInlineDv", String),
 		nullable("offset", Integer), nullable("sizeInBytes", Integer), nullable("cardinality", Long))
@@ -76,6 +79,9 @@ func newCheckpointColumns(meta *Metadata, schema *Schema) (*checkpointColumns, e
 		nullable("domainMetadata", structOf(nullable("domain", String), nullable("configuration", String),
 			nullable("removed", Boolean))),
 	}}
+	c.schema.Fields = slices.DeleteFunc(c.schema.Fields, func(f Field) bool {
+		return !slices.Contains(actions, f.Name)
+	})
 	for i, f := range c.schema.Fields {
 		column, err := parquetColumn(f, f.Name)
 		if err != nil {
@@ -88,11 +94,12 @@ func newCheckpointColumns(meta *Metadata, schema *Schema) (*checkpointColumns, e
 	return c, nil
 }
 
-// partitionFields are the table's partition columns with their types.
+// partitionFields are the table's partition columns, by their names in the log, with their types.
 func partitionFields(meta *Metadata, schema *Schema) (fields []Field) {
+	m := mappingOf(meta.Configuration)
 	for _, name := range meta.PartitionColumns {
 		if f, _ := schema.Lookup(name); f != nil {
-			fields = append(fields, nullable(f.Name, f.Type))
+			fields = append(fields, nullable(m.physicalName(f), f.Type))
 		}
 	}
 	return fields

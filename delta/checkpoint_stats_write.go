@@ -28,7 +28,7 @@ type statsNode struct {
 
 func newStatsParser(meta *Metadata, schema *Schema) (*statsParser, error) {
 	rules := newStatsRules(meta.Configuration)
-	walk := &statsColumns{rules: &rules}
+	walk := &statsColumns{rules: &rules, mapping: mappingOf(meta.Configuration)}
 	for _, f := range schema.Fields {
 		if isPartition(meta, f.Name) || !storable(f.Type) {
 			continue
@@ -77,9 +77,10 @@ func storable(t Type) bool {
 	return true
 }
 
-// statsColumns finds the columns that have statistics.
+// statsColumns finds the columns that have statistics, by their names in files.
 type statsColumns struct {
 	rules         *statsRules
+	mapping       mapping
 	leaves        int
 	bounds, nulls []Field
 }
@@ -87,16 +88,17 @@ type statsColumns struct {
 // column returns the parts of a column, or of a field below it, that have bounds and counts of nulls.
 func (s *statsColumns) column(f Field, c *parquet.Column, path []*parquet.Column) (bounds, nulls []Field) {
 	path = append(path, c)
+	name := s.mapping.physicalName(&f)
 	if t, ok := f.Type.(*Struct); ok {
 		for i, child := range t.Fields {
 			b, n := s.column(child, &c.Children[i], path)
 			bounds, nulls = append(bounds, b...), append(nulls, n...)
 		}
 		if len(bounds) > 0 {
-			bounds = []Field{nullable(f.Name, structOf(bounds...))}
+			bounds = []Field{nullable(name, structOf(bounds...))}
 		}
 		if len(nulls) > 0 {
-			nulls = []Field{nullable(f.Name, structOf(nulls...))}
+			nulls = []Field{nullable(name, structOf(nulls...))}
 		}
 		return bounds, nulls
 	}
@@ -105,9 +107,9 @@ func (s *statsColumns) column(f Field, c *parquet.Column, path []*parquet.Column
 		return nil, nil
 	}
 	if hasBounds(f.Type) {
-		bounds = []Field{nullable(f.Name, f.Type)}
+		bounds = []Field{nullable(name, f.Type)}
 	}
-	return bounds, []Field{nullable(f.Name, Long)}
+	return bounds, []Field{nullable(name, Long)}
 }
 
 // hasBounds reports whether Spark keeps least and greatest values of the type.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/freshet-io/freshet/delta/internal/parquet"
@@ -21,8 +22,8 @@ const (
 
 // Checkpoint writes a checkpoint of the snapshot, unless there is a usable one, and then _last_checkpoint.
 //
-// It is a classic one (N.checkpoint.parquet, version 1 of the form), which every reader knows and which is
-// allowed with the feature v2Checkpoint, too. It streams from the previous checkpoint and the commits since:
+// It is a classic one (N.checkpoint.parquet, version 1 of the form), which every reader knows, unless the table has
+// delta.checkpointPolicy = v2: then it is a JSON file that names Parquet files with the file actions. It streams from the previous checkpoint and the commits since:
 // memory is a row group and the keys of the files that those commits name. Removed files are kept as long as
 // delta.deletedFileRetentionDuration says, all progress unless delta.setTransactionRetentionDuration is set.
 // The file is read again before it counts. Errors: *UnsupportedError when the table may not be written; an
@@ -39,31 +40,62 @@ func (t *Table) Checkpoint(ctx context.Context, snap *Snapshot) error {
 		return fail(err)
 	}
 	if err == nil && t.usable(ctx, snap, o) == nil {
-		t.foundCheckpoint(snap, o)
+		t.foundCheckpoint(snap, o, 0)
 		return nil
 	}
-	w, err := newCheckpointWriter(ctx, snap)
+	w, err := newCheckpointWriter(snap)
 	if err != nil {
 		return fail(err)
 	}
-	if err := w.write(ctx); err != nil {
-		return fail(errors.Join(err, w.upload.Abort()))
+	v2 := snap.state.meta.Configuration[propCheckpointPolicy] == "v2" && snap.state.proto.Supports("v2Checkpoint")
+	switch {
+	case v2 && snap.CheckpointVersion() == snap.version:
+		return nil
+	case v2:
+		err = w.writeV2(ctx)
+	default:
+		err = w.writeClassic(ctx, key)
 	}
-	o = store.Object{Key: key, Size: w.file.Written(), Modified: time.Now()}
-	if err := t.verify(ctx, snap, o, w.file.Rows()); err != nil {
-		return fail(errors.Join(err, t.st.Delete(ctx, key)))
-	}
-	if err := t.writeLastCheckpoint(ctx, w.hint()); err != nil {
+	if err != nil {
 		return fail(err)
 	}
-	t.foundCheckpoint(snap, o)
+	return nil
+}
+
+// writeClassic writes one Parquet file with all actions.
+func (w *checkpointWriter) writeClassic(ctx context.Context, key string) error {
+	t := w.snap.table
+	part, err := w.begin(ctx, key, allColumns)
+	if err != nil {
+		return err
+	}
+	err = part.addAll(w.state())
+	if err == nil { // a row group of its own, so that opening the table reads little
+		err = errors.Join(part.flush(), part.file.FlushRowGroup())
+	}
+	if err == nil {
+		err = w.eachFile(ctx, part.add)
+	}
+	if err := part.end(err); err != nil {
+		return err
+	}
+	o := store.Object{Key: key, Size: part.file.Written(), Modified: time.Now()}
+	if err := errors.Join(t.verify(ctx, o, part.file.Rows()), t.usable(ctx, w.snap, o)); err != nil {
+		return errors.Join(err, t.st.Delete(ctx, key))
+	}
+	hint := lastCheckpoint{Version: w.snap.version, Size: part.file.Rows(), SizeInBytes: o.Size, NumOfAddFiles: w.adds}
+	if err := t.writeLastCheckpoint(ctx, hint); err != nil {
+		return err
+	}
+	t.foundCheckpoint(w.snap, o, 0)
 	return nil
 }
 
 // usable reads a checkpoint as one would that opens the table.
 func (t *Table) usable(ctx context.Context, snap *Snapshot, o store.Object) error {
 	b := &builder{table: t}
-	c := &checkpointFile{version: snap.version, files: []store.Object{o}, bytes: o.Size}
+	c := &checkpointFile{version: snap.version, files: []store.Object{o}, bytes: o.Size,
+		json: strings.HasSuffix(o.Key, ".json")}
 	if err := b.fromCheckpoint(ctx, c); err != nil {
 		return err
 	}
@@ -74,7 +106,7 @@ func (t *Table) usable(ctx context.Context, snap *Snapshot, o store.Object) erro
 }
 
 // verify makes sure that what was written is there and says what it should.
-func (t *Table) verify(ctx context.Context, snap *Snapshot, o store.Object, rows int64) error {
+func (t *Table) verify(ctx context.Context, o store.Object, rows int64) error {
 	found, err := t.st.Stat(ctx, o.Key)
 	if err != nil {
 		return err
@@ -89,14 +121,14 @@ func (t *Table) verify(ctx context.Context, snap *Snapshot, o store.Object, rows
 	if f.NumRows() != rows {
 		return corrupt("%s has %d rows, %d were written", o.Key, f.NumRows(), rows)
 	}
-	return t.usable(ctx, snap, o)
+	return nil
 }
 
-// foundCheckpoint makes later snapshots begin from the checkpoint.
-func (t *Table) foundCheckpoint(snap *Snapshot, o store.Object) {
+// foundCheckpoint makes later snapshots begin from the checkpoint, which has so many bytes in sidecars.
+func (t *Table) foundCheckpoint(snap *Snapshot, o store.Object, sidecars int64) {
 	s := *snap
-	s.checkpoint = &checkpointFile{version: snap.version, files: []store.Object{o}, bytes: o.Size,
-		logBytes: snap.logBytes}
+	s.checkpoint = &checkpointFile{version: snap.version, files: []store.Object{o}, bytes: o.Size + sidecars,
+		json: strings.HasSuffix(o.Key, ".json"), logBytes: snap.logBytes}
 	t.remember(&s)
 }
 
@@ -115,16 +147,14 @@ func (t *Table) writeLastCheckpoint(ctx context.Context, c lastCheckpoint) error
 
 // checkpointWriter writes one checkpoint.
 type checkpointWriter struct {
-	snap    *Snapshot
-	columns *checkpointColumns
-	file    *parquet.Writer
-	upload  store.Upload
-	adds    int64
+	snap  *Snapshot
+	codec parquet.Codec
+	adds  int64
 	// Removed files and progress are kept when they are of this time (ms) or later.
 	keepRemoves, keepTxns int64
 }
 
-func newCheckpointWriter(ctx context.Context, snap *Snapshot) (*checkpointWriter, error) {
+func newCheckpointWriter(snap *Snapshot) (*checkpointWriter, error) {
 	meta := snap.state.meta
 	now := time.Now()
 	files, err := meta.duration(propFileRetention, defaultFileRetention)
@@ -139,49 +169,12 @@ func newCheckpointWriter(ctx context.Context, snap *Snapshot) (*checkpointWriter
 		}
 		w.keepTxns = now.Add(-txns).UnixMilli()
 	}
-	if w.columns, err = newCheckpointColumns(meta, snap.schema); err != nil {
-		return nil, err
-	}
-	codec, err := codecOf(meta.Configuration)
-	if err != nil {
-		return nil, err
-	}
-	if w.upload, err = snap.table.st.Create(ctx, checkpointKey(snap.version)); err != nil {
-		return nil, err
-	}
-	w.file = parquet.NewWriter(w.upload, w.columns.columns, &parquet.Options{Codec: codec})
-	return w, nil
+	w.codec, err = codecOf(meta.Configuration)
+	return w, err
 }
 
-func (w *checkpointWriter) write(ctx context.Context) error {
-	if err := w.writeState(); err != nil {
-		return err
-	}
-	for a, err := range w.snap.reconcile(ctx, kindAdd|kindRemove|kindStats|refuseUnknown) {
-		if err != nil {
-			return err
-		}
-		if a.Remove != nil && deref(a.Remove.DeletionTimestamp) < w.keepRemoves {
-			continue
-		}
-		if a.Add != nil {
-			w.adds++
-		}
-		if err := w.add(&a); err != nil {
-			return err
-		}
-	}
-	if err := w.flush(); err != nil {
-		return err
-	}
-	if err := w.file.Close(); err != nil {
-		return err
-	}
-	return w.upload.Close()
-}
-
-// writeState writes all but the files, in a row group of its own, so that opening the table reads little.
-func (w *checkpointWriter) writeState() error {
+// state are all actions but those of files.
+func (w *checkpointWriter) state() []Action {
 	s := w.snap.state
 	actions := []Action{{Protocol: s.proto}, {Metadata: s.meta}}
 	for _, app := range sortedNames(s.txns) {
@@ -194,40 +187,90 @@ func (w *checkpointWriter) writeState() error {
 		d := s.domains[name]
 		actions = append(actions, Action{DomainMetadata: &d})
 	}
-	for i := range actions {
-		if err := w.add(&actions[i]); err != nil {
+	return actions
+}
+
+// eachFile hands on the file actions that a checkpoint keeps, and counts the adds.
+func (w *checkpointWriter) eachFile(ctx context.Context, do func(*Action) error) error {
+	for a, err := range w.snap.reconcile(ctx, kindAdd|kindRemove|kindStats|refuseUnknown) {
+		if err != nil {
 			return err
 		}
-	}
-	if err := w.flush(); err != nil {
-		return err
-	}
-	return w.file.FlushRowGroup()
-}
-
-func (w *checkpointWriter) add(a *Action) error {
-	if err := w.columns.append(a); err != nil {
-		return err
-	}
-	if w.columns.n < checkpointRows {
-		return nil
-	}
-	return w.flush()
-}
-
-// flush encodes what is gathered.
-func (w *checkpointWriter) flush() error {
-	arrays, n := w.columns.take()
-	if err := w.file.Append(arrays, parquet.AllRows(n)); err != nil {
-		return err
-	}
-	if w.file.GroupRows() >= groupRows || w.file.Buffered() >= groupBytes {
-		return w.file.FlushRowGroup()
+		if a.Remove != nil && deref(a.Remove.DeletionTimestamp) < w.keepRemoves {
+			continue
+		}
+		if a.Add != nil {
+			w.adds++
+		}
+		if err := do(&a); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (w *checkpointWriter) hint() lastCheckpoint {
-	return lastCheckpoint{Version: w.snap.version, Size: w.file.Rows(), SizeInBytes: w.file.Written(),
-		NumOfAddFiles: w.adds}
+// checkpointPart is a Parquet file of a checkpoint that is being written.
+type checkpointPart struct {
+	columns *checkpointColumns
+	file    *parquet.Writer
+	upload  store.Upload
+}
+
+// begin opens a file with the columns of these actions.
+func (w *checkpointWriter) begin(ctx context.Context, key string, actions []string) (*checkpointPart, error) {
+	columns, err := newCheckpointColumns(w.snap.state.meta, w.snap.schema, actions)
+	if err != nil {
+		return nil, err
+	}
+	upload, err := w.snap.table.st.Create(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	file := parquet.NewWriter(upload, columns.columns, &parquet.Options{Codec: w.codec})
+	return &checkpointPart{columns: columns, file: file, upload: upload}, nil
+}
+
+func (p *checkpointPart) addAll(actions []Action) error {
+	for i := range actions {
+		if err := p.add(&actions[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *checkpointPart) add(a *Action) error {
+	if err := p.columns.append(a); err != nil {
+		return err
+	}
+	if p.columns.n < checkpointRows {
+		return nil
+	}
+	return p.flush()
+}
+
+// flush encodes what is gathered.
+func (p *checkpointPart) flush() error {
+	arrays, n := p.columns.take()
+	if err := p.file.Append(arrays, parquet.AllRows(n)); err != nil {
+		return err
+	}
+	if p.file.GroupRows() >= groupRows || p.file.Buffered() >= groupBytes {
+		return p.file.FlushRowGroup()
+	}
+	return nil
+}
+
+// end finishes the file, or drops it when err says that it cannot be.
+func (p *checkpointPart) end(err error) error {
+	if err == nil {
+		err = p.flush()
+	}
+	if err == nil {
+		err = p.file.Close()
+	}
+	if err != nil {
+		return errors.Join(err, p.upload.Abort())
+	}
+	return p.upload.Close()
 }

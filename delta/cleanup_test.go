@@ -281,7 +281,7 @@ func TestCommit_OldSnapshot_IsConfirmedByAListing(t *testing.T) {
 func TestCleanLog_Sidecars_StayWhileACheckpointNamesThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, st := context.Background(), store.NewMem()
-		table := create(t, st, snappy(map[string]string{"delta.checkpointPolicy": "v2"}))
+		table := create(t, st, snappy(map[string]string{"delta.feature.v2Checkpoint": "supported"}))
 		put := func(name string, data []byte) {
 			if err := st.Put(ctx, "_delta_log/"+name, data); err != nil {
 				t.Fatal(err)

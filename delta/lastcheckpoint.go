@@ -20,6 +20,8 @@ type lastCheckpoint struct {
 	Size          int64 // actions
 	SizeInBytes   int64
 	NumOfAddFiles int64
+
+	file *store.Object // of a V2 checkpoint that is written; what is read does not have it
 }
 
 // readLastCheckpoint returns the hint; ok is false when there is none that can be trusted.
@@ -76,6 +78,13 @@ func (c lastCheckpoint) text() ([]byte, error) {
 	o.int("size", c.Size)
 	o.int("sizeInBytes", c.SizeInBytes)
 	o.int("numOfAddFiles", c.NumOfAddFiles)
+	if c.file != nil { // as Spark does, who would else look for a classic one
+		o.object("v2Checkpoint", func(o *objectWriter) {
+			o.str("path", strings.TrimPrefix(c.file.Key, logDir))
+			o.int("sizeInBytes", c.file.Size)
+			o.int("modificationTime", c.file.Modified.UnixMilli())
+		})
+	}
 	sum, err := checksumJSON(append(slices.Clone(o.b), '}'))
 	if err != nil {
 		return nil, err

@@ -101,18 +101,26 @@ func (s *Snapshot) extend() *builder {
 }
 
 func (b *builder) fromCheckpoint(ctx context.Context, c *checkpointFile) error {
-	for a, err := range b.table.readCheckpoint(ctx, c, kindState) {
+	bytes := int64(0)
+	for _, o := range c.files {
+		bytes += o.Size
+	}
+	for a, err := range b.table.readTop(ctx, c, kindState|kindSidecar) {
 		if err != nil && !unusable(err) {
 			return fmt.Errorf("read the checkpoint of version %d: %w", c.version, err)
 		}
 		if err != nil {
 			return &badCheckpointError{c, err}
 		}
+		if a.Sidecar != nil {
+			bytes += a.Sidecar.SizeInBytes
+		}
 		b.state.apply(&a)
 	}
 	if b.state.proto == nil || b.state.meta == nil {
 		return &badCheckpointError{c, corrupt("it has no protocol or no metadata")}
 	}
+	c.bytes = bytes
 	b.version, b.checkpoint = c.version, c
 	return nil
 }

@@ -33,6 +33,10 @@ func appendAction(b []byte, a *Action) []byte {
 		o.object("remove", a.Remove.write)
 	case a.CDC != nil:
 		o.object("cdc", a.CDC.write)
+	case a.CheckpointMetadata != nil:
+		o.object("checkpointMetadata", a.CheckpointMetadata.write)
+	case a.Sidecar != nil:
+		o.object("sidecar", a.Sidecar.write)
 	}
 	return o.end()
 }
@@ -238,5 +242,21 @@ func (c *CDC) write(o *objectWriter) {
 	o.bool("dataChange", c.DataChange)
 	if c.Tags != nil {
 		o.values("tags", c.Tags)
+	}
+}
+
+func (c *CheckpointMetadata) write(o *objectWriter) {
+	o.int("version", c.Version)
+	if c.Tags != nil {
+		o.texts("tags", c.Tags)
+	}
+}
+
+func (s *Sidecar) write(o *objectWriter) {
+	o.str("path", s.Path)
+	o.int("sizeInBytes", s.SizeInBytes)
+	o.int("modificationTime", s.ModificationTime)
+	if s.Tags != nil {
+		o.texts("tags", s.Tags)
 	}
 }

@@ -44,8 +44,8 @@ type scene struct {
 	nextID  int64
 	nextOp  int
 	means   map[string]func(rowModel) // what a commit does, by its user metadata
-	kinds   map[string]int         // how many commits of a kind landed
-	lost    int                    // conflicts
+	kinds   map[string]int            // how many commits of a kind landed
+	lost    int                       // conflicts
 }
 
 type sceneWriter struct {

@@ -1,0 +1,118 @@
+package delta_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/store"
+	"github.com/freshet-io/freshet/store/storetest"
+)
+
+func v2Table(t *testing.T, st store.Store) *delta.Table {
+	t.Helper()
+	table := create(t, st, map[string]string{"delta.checkpointPolicy": "v2", "delta.enableDeletionVectors": "true"})
+	appendFiles(t, table, "a", "b", "c")
+	tx := table.Begin(snapshot(t, table), nil)
+	tx.Remove(delta.Remove{Path: "day=2026-01-31/b", DataChange: true})
+	tx.AddTxn("app", 7)
+	if _, err := tx.Commit(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// logKeys are the keys below the log's folder that have all of these parts.
+func logKeys(t *testing.T, st store.Store, parts ...string) (found []string) {
+	t.Helper()
+	for o, err := range st.List(context.Background(), "_delta_log/", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := true
+		for _, p := range parts {
+			all = all && strings.Contains(o.Key, p)
+		}
+		if all {
+			found = append(found, o.Key)
+		}
+	}
+	return found
+}
+
+func TestCheckpoint_PolicyV2_ManifestAndSidecars(t *testing.T) {
+	st := store.NewMem()
+	table := v2Table(t, st)
+	checkpoint(t, table)
+	manifests, sidecars := logKeys(t, st, ".checkpoint.", ".json"), logKeys(t, st, "_sidecars/")
+	if len(manifests) != 1 || len(sidecars) != 1 || len(logKeys(t, st, ".checkpoint.parquet")) != 0 {
+		t.Fatalf("got manifests %v and sidecars %v, want one of each", manifests, sidecars)
+	}
+	var hint struct {
+		Version      int64
+		V2Checkpoint struct{ Path string }
+	}
+	data, err := st.Get(context.Background(), "_delta_log/_last_checkpoint")
+	if err == nil {
+		err = json.Unmarshal(data, &hint)
+	}
+	if err != nil || hint.Version != 2 || "_delta_log/"+hint.V2Checkpoint.Path != manifests[0] {
+		t.Errorf("_last_checkpoint: got %s, %v, want one that names %s", data, err, manifests[0])
+	}
+	for _, key := range logKeys(t, st, "0.json") { // what is left must come from the checkpoint
+		if err := st.Delete(context.Background(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snap := snapshot(t, open(t, st))
+	expectNames(t, snap, "a", "c")
+	if v, ok := snap.Txn("app"); !ok || v != 7 || snap.CheckpointVersion() != 2 {
+		t.Errorf("got progress %d, %v from checkpoint %d, want 7 from 2", v, ok, snap.CheckpointVersion())
+	}
+}
+
+func TestCheckpoint_PolicyV2Again_GoesOnFromTheLast(t *testing.T) {
+	st := store.NewMem()
+	table := v2Table(t, st)
+	want := []string{"a", "c"}
+	for i := range 3 {
+		name := fmt.Sprint("more", i)
+		appendFiles(t, table, name)
+		want = append(want, name)
+		checkpoint(t, table)
+		checkpoint(t, table)
+	}
+	if n := len(logKeys(t, st, ".checkpoint.")); n != 3 {
+		t.Errorf("got %d checkpoints of three versions", n)
+	}
+	expectNames(t, snapshot(t, open(t, st)), want...)
+}
+
+func TestCheckpoint_PolicyV2CrashAnywhere_TableIsWhole(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		for n := 1; ; n++ {
+			inner := store.NewMem()
+			v2Table(t, inner)
+			faulty := storetest.NewFaulty(inner, storetest.CrashAt(n, after))
+			if table, err := delta.Open(context.Background(), faulty, nil); err == nil {
+				if snap, err := table.Snapshot(context.Background()); err == nil {
+					err = table.Checkpoint(context.Background(), snap)
+					if err == nil && faulty.Crashed() && !after {
+						t.Errorf("call %d: the checkpoint succeeded after the crash", n)
+					}
+				}
+			}
+			table := open(t, inner)
+			expectNames(t, snapshot(t, table), "a", "c")
+			appendFiles(t, table, "d")
+			checkpoint(t, table)
+			expectNames(t, snapshot(t, open(t, inner)), "a", "c", "d")
+			if !faulty.Crashed() {
+				break
+			}
+		}
+	}
+}
