@@ -195,6 +195,11 @@ const startTimeout = 30 * time.Second
 // waitOut repeats try as long as the target's store does not answer and ctx lasts.
 func (r *run) waitOut(ctx context.Context, what string, try func() error) error {
 	waited := false
+	defer func() {
+		if waited {
+			r.recovered(what)
+		}
+	}()
 	for strikes := 1; ; strikes++ {
 		err := try()
 		if err == nil && waited {

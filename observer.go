@@ -15,8 +15,10 @@ type Observer struct {
 	Stale func(table string)
 	// Retry: something failed that is tried again.
 	Retry func(what string, err error)
+	// Recovered: what Retry told under this name works again, or is no longer tried.
+	Recovered func(what string)
 	// State: the pipeline's state: "starting", "running", "waiting", "stopping", "stopped", "failed".
 	State func(state string)
-	// Lag: what the origin has and we have not read yet.
+	// Lag: what the origin has and we have not read yet; -1: the lane is no longer ours.
 	Lag func(lane Lane, records int64)
 }

@@ -218,3 +218,9 @@ func (r *run) retry(what string, err error) {
 	}
 	r.log.Warn("trying again", "what", what, "error", err)
 }
+
+func (r *run) recovered(what string) {
+	if r.obs.Recovered != nil {
+		r.obs.Recovered(what)
+	}
+}

@@ -27,16 +27,23 @@ type rig struct {
 	tables *freshettest.Tables
 	freshet.Pipeline
 
-	mu     sync.Mutex
-	stales int
-	states []string
+	mu      sync.Mutex
+	stales  int
+	states  []string
+	retries int
+	trouble map[string]bool // what was told to Retry and not to Recovered
 }
 
 func newRig(lanes int, src freshettest.SourceOptions, opts freshet.Options, fault freshettest.Fault) *rig {
-	r := &rig{origin: freshettest.NewOrigin(lanes), tables: freshettest.NewTables()}
+	r := &rig{origin: freshettest.NewOrigin(lanes), tables: freshettest.NewTables(),
+		trouble: map[string]bool{}}
 	r.source = freshettest.NewSource(r.origin, src)
 	opts.Observer.Stale = func(string) { r.note(func() { r.stales++ }) }
 	opts.Observer.State = func(s string) { r.note(func() { r.states = append(r.states, s) }) }
+	opts.Observer.Retry = func(what string, _ error) {
+		r.note(func() { r.retries, r.trouble[what] = r.retries+1, true })
+	}
+	opts.Observer.Recovered = func(what string) { r.note(func() { delete(r.trouble, what) }) }
 	r.Pipeline = freshet.Pipeline{Name: "test", Source: r.source, Options: opts,
 		Target: freshettest.NewTarget(r.tables, fault)}
 	return r
@@ -265,6 +272,9 @@ func TestRun_WriteFailsForAMoment_ReadAgain(t *testing.T) {
 			r.origin.Fill(30)
 			must(t, r.Run(t.Context()))
 			r.checkAll(t)
+			if r.retries != 2 || len(r.trouble) > 0 {
+				t.Errorf("got %d retries, and at the end still %v, want 2 and nothing", r.retries, r.trouble)
+			}
 		})
 	}
 }

@@ -20,22 +20,23 @@ const (
 type writer struct {
 	*run
 	lanes    lanes
-	gens     map[string]int  // by table: how often what was written of it had to be dropped
-	strikes  map[string]int  // by table: how often in a row
-	pending  map[string]span // tables with something to seal
-	due      time.Time       // when it must be sealed; zero when nothing is pending
-	timer    *time.Timer     // fires at due
-	flying   int             // groups handed over and not done
-	first    bool            // nothing has been sealed in this run
-	sealedAt time.Time       // when it was sealed last
-	rewound  int             // rewinds asked for
+	gens     map[string]int    // by table: how often what was written of it had to be dropped
+	strikes  map[string]int    // by table: how often in a row
+	troubles map[string]string // by table: what failed, until its lanes are read again or given up
+	pending  map[string]span   // tables with something to seal
+	due      time.Time         // when it must be sealed; zero when nothing is pending
+	timer    *time.Timer       // fires at due
+	flying   int               // groups handed over and not done
+	first    bool              // nothing has been sealed in this run
+	sealedAt time.Time         // when it was sealed last
+	rewound  int               // rewinds asked for
 	rejects  *rejectWindow
 	verdict  error // what the run ends with, once everything is committed
 }
 
 func newWriter(r *run) *writer {
 	w := &writer{run: r, lanes: lanes{}, gens: map[string]int{}, strikes: map[string]int{},
-		pending: map[string]span{}, timer: time.NewTimer(time.Hour), first: true,
+		troubles: map[string]string{}, pending: map[string]span{}, timer: time.NewTimer(time.Hour), first: true,
 		rejects: newRejectWindow(r.opts.StopAbove)}
 	w.timer.Stop()
 	return w
@@ -286,6 +287,7 @@ func (w *writer) lost(ctx context.Context, table, doing string, err error) error
 	case errors.Is(err, ErrStale):
 	case store.Retryable(err):
 		w.retry(doing, err)
+		w.troubles[table] = doing
 	default:
 		return err
 	}
@@ -333,6 +335,10 @@ func (w *writer) answer(ctx context.Context, a ask) error {
 		}
 		close(a.done)
 		return nil
+	}
+	if doing, ok := w.troubles[a.table]; ok {
+		w.recovered(doing)
+		delete(w.troubles, a.table)
 	}
 	dirty := w.lanes.giveUp(a.table, a.lanes)
 	if !dirty && w.flying == 0 {

@@ -51,7 +51,7 @@ func (s *Source) commitAcks(ctx context.Context) {
 		return
 	}
 	if ctx.Err() == nil {
-		s.retry("commit the group's offsets", err)
+		s.putOff("commit the group's offsets", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

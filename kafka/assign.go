@@ -14,6 +14,7 @@ func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.joined = true
+	s.recovered(s.session())
 	for _, ns := range added {
 		s.taking = s.taking || len(ns) > 0
 	}
@@ -161,6 +162,7 @@ func (s *Source) dropLanes(lost map[string][]int32) map[string][]freshet.Lane {
 				l.gone.Store(true)
 				delete(s.lanes, p)
 				delete(s.ackable, p)
+				s.forgetLag(l)
 				dropped[l.table.name] = append(dropped[l.table.name], l.Lane)
 			}
 		}

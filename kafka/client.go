@@ -216,6 +216,7 @@ type outage struct {
 	down    map[string]bool // brokers that could not be reached since they last were
 	heard   time.Time       // when a broker last answered anything
 	waiting bool            // no broker does
+	failing map[string]bool // what was told to be tried again since
 	err     error
 	no      error  // the refusal of a broker
 	refused func() // called on it
@@ -238,7 +239,12 @@ func (o *outage) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net
 		return
 	}
 	o.err = err
-	o.s.retry("connect to "+addr, err)
+	what := "connect to " + addr
+	o.s.retry(what, err)
+	if o.failing == nil {
+		o.failing = map[string]bool{}
+	}
+	o.failing[what] = true
 	if refused(err) && o.refused != nil {
 		o.no = err
 		o.refused()
@@ -269,6 +275,11 @@ func (o *outage) OnBrokerE2E(_ kgo.BrokerMetadata, _ int16, e2e kgo.BrokerE2E) {
 // hear notes that a broker answers. mu is held.
 func (o *outage) hear() {
 	o.heard = time.Now()
+	// While another broker answers, whatever the lost one led is led by others, or told of lane by lane.
+	for what := range o.failing {
+		o.s.recovered(what)
+	}
+	clear(o.failing)
 	if o.waiting {
 		o.waiting = false
 		o.s.state("running")

@@ -180,11 +180,12 @@ type states struct {
 	mu      sync.Mutex
 	seen    []string
 	retries int
+	trouble map[string]bool // what was told to Retry and not to Recovered
 	changed chan struct{}
 }
 
 func (s *states) observer() freshet.Observer {
-	s.changed = make(chan struct{}, 1000)
+	s.changed, s.trouble = make(chan struct{}, 1000), map[string]bool{}
 	return freshet.Observer{
 		State: func(state string) {
 			s.mu.Lock()
@@ -192,10 +193,16 @@ func (s *states) observer() freshet.Observer {
 			s.seen = append(s.seen, state)
 			s.changed <- struct{}{}
 		},
-		Retry: func(string, error) {
+		Retry: func(what string, _ error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.retries++
+			s.trouble[what] = true
+		},
+		Recovered: func(what string) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.trouble, what)
 		},
 	}
 }
@@ -237,6 +244,9 @@ func TestSource_BrokerRestarts_WaitsAndGoesOn(t *testing.T) {
 	defer seen.mu.Unlock()
 	if len(seen.seen) < 2 || seen.seen[0] != "waiting" || seen.seen[1] != "running" || seen.retries == 0 {
 		t.Fatalf("got states %v and %d retries, want waiting, running", seen.seen, seen.retries)
+	}
+	if len(seen.trouble) > 0 {
+		t.Errorf("found still in trouble: %v", seen.trouble)
 	}
 }
 

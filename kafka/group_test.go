@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/kafka"
 )
 
@@ -27,6 +29,30 @@ func (c *copyOf) gaveUp() int {
 	return c.released
 }
 
+// lagBook keeps what an observer is told of backlogs.
+type lagBook struct {
+	mu   sync.Mutex
+	lags map[freshet.Lane]int64
+}
+
+func (l *lagBook) note(lane freshet.Lane, n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lags == nil {
+		l.lags = map[freshet.Lane]int64{}
+	}
+	l.lags[lane] = n
+	if n < 0 {
+		delete(l.lags, lane)
+	}
+}
+
+func (l *lagBook) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.lags)
+}
+
 func TestSource_SecondProcessJoins_TakesOverWithoutLossOrRepeat(t *testing.T) {
 	for name, change := range map[string]func(*kafka.Options){
 		"classic":     nil,
@@ -37,7 +63,13 @@ func TestSource_SecondProcessJoins_TakesOverWithoutLossOrRepeat(t *testing.T) {
 			b, k := newBroker(t, kfake.BrokerConfigs(heartbeat)), newSink()
 			b.topic("orders", 4)
 			want := b.fill("orders", 4, 100)
-			first, stop1 := b.follow(k, b.source("orders", change))
+			var lags lagBook
+			first, stop1 := b.follow(k, b.source("orders", func(o *kafka.Options) {
+				o.Observer.Lag = lags.note
+				if change != nil {
+					change(o)
+				}
+			}))
 			k.wait(t, "t", rows(400))
 			_, stop2 := b.follow(k, b.source("orders", change))
 			for round := 0; first.gaveUp() < 2 && round < 2000; round++ {
@@ -45,6 +77,9 @@ func TestSource_SecondProcessJoins_TakesOverWithoutLossOrRepeat(t *testing.T) {
 			}
 			want = append(want, b.fill("orders", 4, 50)...)
 			k.wait(t, "t", rows(len(want)))
+			if n := lags.count(); n != 4-first.gaveUp() {
+				t.Errorf("the first tells the backlog of %d lanes, want those of the %d that it kept", n, 4-first.gaveUp())
+			}
 			if err := stop1(); err != nil {
 				t.Fatal(err)
 			}

@@ -56,7 +56,7 @@ func (s *Source) probe(ctx context.Context, l *lane) (int64, bool) {
 	defer cancel()
 	resp, err := s.client.Broker(int(leader)).Request(ctx, s.probeRequest(l, t))
 	if err != nil {
-		s.retry("look for what comes next", err)
+		s.putOff("look for what comes next", err)
 		return 0, false
 	}
 	answer := resp.(*kmsg.FetchResponse)

@@ -228,7 +228,12 @@ func byTopic(parts []partition) map[string][]int32 {
 
 // waitOut repeats try until it succeeds, the broker refuses, or ctx ends.
 func (s *Source) waitOut(ctx context.Context, what string, try func() error) error {
-	wait := 50 * time.Millisecond
+	wait, failed := 50*time.Millisecond, false
+	defer func() {
+		if failed {
+			s.recovered(what)
+		}
+	}()
 	for {
 		err := try()
 		switch {
@@ -239,6 +244,7 @@ func (s *Source) waitOut(ctx context.Context, what string, try func() error) err
 		case refused(err) || final(err):
 			return s.refusedError(what, err)
 		}
+		failed = true
 		s.retry(what, err)
 		if err := pause(ctx, wait); err != nil {
 			return err

@@ -90,7 +90,7 @@ type Options struct {
 	// Dial makes connections. Default: TCP, with TLS if set; with a Dial of its own the caller sees to TLS.
 	Dial func(ctx context.Context, network, host string) (net.Conn, error)
 
-	Observer freshet.Observer // Lag, Retry and State are told
+	Observer freshet.Observer // Lag, Retry, Recovered and State are told
 	Log      *slog.Logger     // default: nothing is logged
 }
 

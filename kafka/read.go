@@ -145,6 +145,10 @@ func (r *reader) cut(fetches kgo.Fetches, now time.Time) []*job {
 		}
 		if len(p.Records) > 0 {
 			l.strikes, l.empty = 0, 0
+			if l.ailing {
+				l.ailing = false
+				r.recovered(l.reading())
+			}
 			r.patient = 0
 			jobs = append(jobs, r.cutLane(l, p.Records, now)...)
 			if l.done() {
@@ -190,6 +194,13 @@ func (r *reader) cutLane(l *lane, records []*kgo.Record, now time.Time) []*job {
 func (s *Source) lag(l *lane) {
 	if s.o.Observer.Lag != nil {
 		s.o.Observer.Lag(l.Lane, max(l.log-l.next, 0))
+	}
+}
+
+// forgetLag tells that the lane is no longer ours.
+func (s *Source) forgetLag(l *lane) {
+	if s.o.Observer.Lag != nil {
+		s.o.Observer.Lag(l.Lane, -1)
 	}
 }
 
@@ -281,7 +292,7 @@ func (r *reader) judge(fetches kgo.Fetches) {
 		case refused(err):
 			r.fail(r.refusedError("let us read", err))
 		case errors.As(err, &session):
-			r.retry("stay in the group "+r.o.Group, err)
+			r.retry(r.session(), err)
 			if !r.outage.any() {
 				r.log.Warn("the group ended the session, joining again", "group", r.o.Group, "error", err)
 			}
@@ -298,6 +309,9 @@ func (r *reader) judge(fetches kgo.Fetches) {
 		}
 	})
 }
+
+// session is what retries of the group are told under.
+func (s *Source) session() string { return "stay in the group " + s.o.Group }
 
 // outOfRange is for a lane whose next offset the broker does not have.
 func (r *reader) outOfRange(l *lane) {
@@ -319,8 +333,12 @@ func (r *reader) outOfRange(l *lane) {
 // maxStrikes is how often a partition may fail, with nothing read in between, until we give up.
 const maxStrikes = 10
 
+// reading is what retries of the lane are told under.
+func (l *lane) reading() string { return "read " + l.Lane.String() }
+
 func (r *reader) strike(l *lane, err error) {
-	r.retry("read "+l.Lane.String(), err)
+	l.ailing = true
+	r.retry(l.reading(), err)
 	if kerr.IsRetriable(err) && !errors.Is(err, kerr.CorruptMessage) {
 		return
 	}

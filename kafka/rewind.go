@@ -105,7 +105,7 @@ func (s *Source) checkTopics(ctx context.Context, misses map[string]int) error {
 	}
 	found, err := s.describe(ctx, names)
 	if err != nil {
-		s.retry("describe topics", err)
+		s.putOff("describe topics", err)
 		return nil
 	}
 	for name, was := range ids {

@@ -98,6 +98,7 @@ type lane struct {
 	log     int64 // where the broker's log ended when we last heard of it
 	strikes int   // errors since something was read
 	empty   int   // how often in a row the broker had nothing, although the log goes on
+	ailing  bool  // reading failed, and nothing was read since
 }
 
 // done reports whether a bounded lane has been read to its end.
@@ -353,6 +354,19 @@ func (s *Source) retry(what string, err error) {
 	if s.o.Observer.Retry != nil {
 		s.o.Observer.Retry(what, err)
 	}
+}
+
+// recovered tells that what was told to retry is over.
+func (s *Source) recovered(what string) {
+	if s.o.Observer.Recovered != nil {
+		s.o.Observer.Recovered(what)
+	}
+}
+
+// putOff tells of something that failed, for which nothing waits until it is tried again.
+func (s *Source) putOff(what string, err error) {
+	s.retry(what, err)
+	s.recovered(what)
 }
 
 // table is the table of this name, made if it is new.

@@ -230,7 +230,7 @@ func TestSource_KeepRecords_LendsThemUntilRelease(t *testing.T) {
 	}
 }
 
-func TestSource_Lag_IsWhatIsLeftToRead(t *testing.T) {
+func TestSource_Lag_IsWhatIsLeftToReadUntilTheLaneIsLeft(t *testing.T) {
 	b, k := newBroker(t), newSink()
 	b.topic("orders", 1)
 	b.fill("orders", 1, 100)
@@ -243,8 +243,9 @@ func TestSource_Lag_IsWhatIsLeftToRead(t *testing.T) {
 			lags = append(lags, records)
 		}
 	})
-	if len(lags) < 2 || lags[0] != 100 || lags[len(lags)-1] != 0 {
-		t.Fatalf("got %v, want 100 down to 0", lags)
+	n := len(lags)
+	if n < 3 || lags[0] != 100 || lags[n-2] != 0 || lags[n-1] != -1 {
+		t.Fatalf("got %v, want 100 down to 0, and -1", lags)
 	}
 }
 

@@ -56,6 +56,8 @@ type AppendOptions struct {
 	EngineInfo string
 	// Retry is told of outages that are waited out. May be nil.
 	Retry func(what string, err error)
+	// Recovered is told when what Retry was told under this name is over. May be nil.
+	Recovered func(what string)
 }
 
 // Append is a freshet.Target that appends to Delta tables. Its zero value is not usable: see NewAppend.
@@ -89,7 +91,13 @@ func NewAppend(open Opener, app string, opts *AppendOptions) *Append {
 	if a.opts.Retry == nil {
 		a.opts.Retry = func(string, error) {}
 	}
-	a.tend = newTender(a.opts.Retry)
+	if a.opts.Recovered == nil {
+		a.opts.Recovered = func(string) {}
+	}
+	a.tend = newTender(func(what string, err error) {
+		a.opts.Retry(what, err)
+		a.opts.Recovered(what) // it is put off, and nobody waits for it
+	})
 	return a
 }
 

@@ -202,11 +202,18 @@ func (c *commit) Abort() {
 
 // patient repeats try through outages of the store, as long as ctx lasts, with pauses that grow.
 func (t *table) patient(ctx context.Context, what string, try func() error) error {
+	failed := false
+	defer func() {
+		if failed {
+			t.a.opts.Recovered(what)
+		}
+	}()
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
 		err := try()
 		if !store.Retryable(err) || ctx.Err() != nil || errors.Is(err, freshet.ErrStale) {
 			return err
 		}
+		failed = true
 		t.a.opts.Retry(what, err)
 		timer := time.NewTimer(pause/2 + rand.N(pause/2))
 		select {

@@ -104,8 +104,26 @@ func TestAppend_StoreFailsAtRandom_EachOnce(t *testing.T) {
 	open := func(table string) (store.Store, error) {
 		return storetest.NewFaulty(w.store(table), storetest.Seeded(seed, 0.05)), nil
 	}
-	must(t, pipe(o, seed, lake.NewAppend(open, app, nil), 10).Run(t.Context()))
+	var mu sync.Mutex
+	retries, trouble := 0, map[string]bool{}
+	retry := func(what string, _ error) {
+		mu.Lock()
+		defer mu.Unlock()
+		retries++
+		trouble[what] = true
+	}
+	recovered := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		delete(trouble, what)
+	}
+	p := pipe(o, seed, lake.NewAppend(open, app, &lake.AppendOptions{Retry: retry, Recovered: recovered}), 10)
+	p.Options.Observer = freshet.Observer{Retry: retry, Recovered: recovered}
+	must(t, p.Run(t.Context()))
 	w.checkAll(t, "a store that fails", o)
+	if retries == 0 || len(trouble) > 0 {
+		t.Errorf("got %d retries, and at the end still %v, want some and nothing", retries, trouble)
+	}
 }
 
 // Copies start, die and start again at random, all with the same app and lanes.

@@ -12,7 +12,7 @@ import (
 // took. One goroutine, begun with the first job and ended by close. What it cannot do is done another time,
 // or stays behind as files that no reader sees.
 type tender struct {
-	retry func(what string, err error)
+	retry func(what string, err error) // told of what is put off
 
 	mu     sync.Mutex
 	jobs   chan func(ctx context.Context)

@@ -170,6 +170,7 @@ func (b *Builder) appendOptions(p *Pipeline, obs freshet.Observer) *lake.AppendO
 		TargetFileBytes: t.FileSize,
 		EngineInfo:      b.opts.EngineInfo,
 		Retry:           func(what string, err error) { b.retry(p, obs, what, err) },
+		Recovered:       obs.Recovered,
 	}
 	for _, c := range t.PartitionBy {
 		opts.PartitionBy = append(opts.PartitionBy, c.Value)

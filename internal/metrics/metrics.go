@@ -48,7 +48,7 @@ type pipeline struct {
 
 	mu      sync.Mutex
 	state   string
-	trouble string // what is being tried again; "" when nothing is
+	trouble map[string]time.Time // what is being tried again, and when it last was
 	backlog map[freshet.Lane]int64
 	tables  map[string]time.Time // the newest committed origin time
 	newest  time.Time            // among all records that were committed
@@ -174,6 +174,24 @@ func (p *pipeline) behind() int64 {
 	return sum
 }
 
+// troubleAge is after which time something that is not tried again counts as over: not all has an end that
+// somebody sees, such as the trouble with a partition that nothing comes from.
+const troubleAge = time.Minute
+
+// outstanding is what was tried again last and has not ended, "" when there is nothing.
+func (p *pipeline) outstanding(now time.Time) string {
+	found := ""
+	for what, at := range p.trouble {
+		switch {
+		case now.Sub(at) >= troubleAge:
+			delete(p.trouble, what)
+		case found == "" || at.After(p.trouble[found]):
+			found = what
+		}
+	}
+	return found
+}
+
 func (m *Metrics) all() []*pipeline {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,10 +201,12 @@ func (m *Metrics) all() []*pipeline {
 // Totals returns the sums of all pipelines, in the order in which they were added.
 func (m *Metrics) Totals() []Totals {
 	var all []Totals
+	now := time.Now()
 	for _, p := range m.all() {
 		p.mu.Lock()
 		t := p.totals
-		t.Namespace, t.Pipeline, t.State, t.Trouble, t.Newest = p.namespace, p.name, p.state, p.trouble, p.newest
+		t.Namespace, t.Pipeline, t.State, t.Newest = p.namespace, p.name, p.state, p.newest
+		t.Trouble = p.outstanding(now)
 		t.Backlog = p.behind()
 		p.mu.Unlock()
 		all = append(all, t)

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	freshet "github.com/freshet-io/freshet"
@@ -81,7 +82,9 @@ func TestReady_States_SaidWithTheirReasons(t *testing.T) {
 		{func() {}, http.StatusServiceUnavailable, "bronze.orders: starting"},
 		{func() { o.State("running") }, http.StatusOK, "bronze.orders: running"},
 		{func() { o.Retry("commit", io.EOF) }, http.StatusServiceUnavailable, "trying again: commit"},
-		{func() { o.Committed(freshet.Committed{Table: "t"}, 0, 0, time.Time{}) }, http.StatusOK, "running"},
+		{func() { o.Retry("create", io.EOF) }, http.StatusServiceUnavailable, "trying again: "},
+		{func() { o.Recovered("create") }, http.StatusServiceUnavailable, "trying again: commit"},
+		{func() { o.Recovered("commit") }, http.StatusOK, "running"},
 		{func() { o.State("failed") }, http.StatusServiceUnavailable, "failed"},
 	} {
 		step.do()
@@ -92,6 +95,41 @@ func TestReady_States_SaidWithTheirReasons(t *testing.T) {
 	}
 	if code, _ := get(t, m, "/livez"); code != http.StatusOK {
 		t.Errorf("/livez: status %d", code)
+	}
+}
+
+func TestReady_TroubleThatIsNotTriedAgain_IsOverAfterAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := metrics.New("1")
+		o := m.Observer("bronze", "orders", "kafka")
+		o.State("running")
+		o.Retry("read orders[0]", io.EOF)
+		<-time.After(59 * time.Second)
+		if ready, reasons := m.Ready(); ready {
+			t.Errorf("ready within a minute: %v", reasons)
+		}
+		<-time.After(time.Second)
+		if ready, reasons := m.Ready(); !ready {
+			t.Errorf("not ready after a minute: %v", reasons)
+		}
+	})
+}
+
+func TestBacklog_LaneIsLost_NotCounted(t *testing.T) {
+	m := metrics.New("1")
+	o := m.Observer("bronze", "orders", "kafka")
+	one, two := freshet.Lane{Origin: "orders", Name: "0"}, freshet.Lane{Origin: "orders", Name: "1"}
+	const gauge = `freshet_source_backlog_records{namespace="bronze",pipeline="orders"}`
+	for _, step := range []struct {
+		lane freshet.Lane
+		n    int64
+		want string
+	}{{one, 5, gauge + " 5"}, {two, 2, gauge + " 7"}, {one, -1, gauge + " 2"}, {two, -1, ""}} {
+		o.Lag(step.lane, step.n)
+		_, body := get(t, m, "/metrics")
+		if step.want == "" && strings.Contains(body, gauge) || !strings.Contains(body, step.want) {
+			t.Errorf("after %s is at %d: want %q", step.lane, step.n, step.want)
+		}
 	}
 }
 

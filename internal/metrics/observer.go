@@ -9,7 +9,7 @@ import (
 // Observer returns what a pipeline is to tell its doings to. The source is of the type, such as "kafka".
 func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer {
 	p := &pipeline{m: m, namespace: namespace, name: name, state: "starting", backlog: map[freshet.Lane]int64{},
-		tables: map[string]time.Time{}}
+		trouble: map[string]time.Time{}, tables: map[string]time.Time{}}
 	m.mu.Lock()
 	m.pipelines = append(m.pipelines, p)
 	m.mu.Unlock()
@@ -32,7 +32,12 @@ func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer 
 		Retry: func(what string, _ error) {
 			retries.Inc()
 			p.mu.Lock()
-			p.trouble = what
+			p.trouble[what] = time.Now()
+			p.mu.Unlock()
+		},
+		Recovered: func(what string) {
+			p.mu.Lock()
+			delete(p.trouble, what)
 			p.mu.Unlock()
 		},
 		State: func(state string) {
@@ -42,8 +47,12 @@ func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer 
 		},
 		Lag: func(lane freshet.Lane, n int64) {
 			p.mu.Lock()
+			defer p.mu.Unlock()
+			if n < 0 {
+				delete(p.backlog, lane)
+				return
+			}
 			p.backlog[lane] = n
-			p.mu.Unlock()
 		},
 	}
 }
@@ -76,7 +85,6 @@ func (p *pipeline) committed(c freshet.Committed, took, latency time.Duration, n
 	t.Rows, t.Rejects = t.Rows+c.Rows, t.Rejects+c.Rejects
 	t.StoredBytes, t.Files, t.Commits = t.StoredBytes+c.Bytes, t.Files+int64(c.Files), t.Commits+1
 	t.LastTable, t.LastVersion = c.Table, c.Version
-	p.trouble = ""
 	table := p.label(c.Table)
 	if newest.After(p.tables[table]) {
 		p.tables[table] = newest
