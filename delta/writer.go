@@ -25,8 +25,8 @@ type WriterOptions struct {
 	// MaxOpenFiles bounds the partitions that are written at once; when one more is needed, the largest file is
 	// closed. Default 64.
 	MaxOpenFiles int
-	// MemoryBytes bounds what all open files hold in memory together; when it is exceeded, the fullest file writes
-	// its rows out. Default 64 MiB.
+	// MemoryBytes bounds what all open files and their uploads hold in memory together; when it is exceeded, the fullest
+	// file writes its rows out, or is closed where its upload holds most. Default 64 MiB.
 	MemoryBytes int64
 	// Buffers is memory that earlier writers used. Default: none, so that each writer makes its own.
 	Buffers *Buffers

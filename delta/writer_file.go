@@ -46,6 +46,14 @@ func (s *sink) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// held is what the upload has gathered in memory.
+func (s *sink) held() int64 {
+	if u, ok := s.upload.(interface{ Held() int64 }); ok {
+		return u.Held()
+	}
+	return 0
+}
+
 func (s *sink) abort() error {
 	if s.upload == nil {
 		return nil
@@ -77,8 +85,20 @@ func (w *Writer) append(ctx context.Context, p part, data []arrow.Array) error {
 	if f.pages.Estimate() >= w.opts.TargetFileBytes {
 		return w.closeFile(ctx, f)
 	}
+	return w.shrink(ctx)
+}
+
+// shrink brings memory back within its bounds. Where most of the fullest file's is what its upload has gathered, only
+// the end of the file lets it go.
+func (w *Writer) shrink(ctx context.Context) error {
 	for w.held() > w.opts.MemoryBytes {
 		f := w.largest((*dataFile).memory)
+		if f.sink.held() > f.held {
+			if err := w.closeFile(ctx, f); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := f.flush(ctx); err != nil {
 			return err
 		}
@@ -91,12 +111,12 @@ func (w *Writer) append(ctx context.Context, p part, data []arrow.Array) error {
 func (w *Writer) held() int64 {
 	var n int64
 	for _, f := range w.open {
-		n += f.held
+		n += f.memory()
 	}
 	return n
 }
 
-func (f *dataFile) memory() int64 { return f.held }
+func (f *dataFile) memory() int64 { return f.held + f.sink.held() }
 
 func (f *dataFile) measure() { f.buffered, f.held = f.pages.Buffered(), f.pages.Held() }
 

@@ -84,7 +84,8 @@ type Store interface {
 }
 
 // Upload is an object being written. It is used by one goroutine. Exactly one of Close and Abort ends it;
-// Abort after Close does nothing, so that it can be deferred.
+// Abort after Close does nothing, so that it can be deferred. One that gathers bytes in memory before it sends them
+// tells how many by a method Held() int64.
 type Upload interface {
 	io.Writer
 	// Close makes the object visible. Errors: as Put.

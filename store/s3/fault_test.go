@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -403,7 +404,7 @@ func TestList_ServerWithoutOrder_Error(t *testing.T) {
 	}
 }
 
-// large is an object of three parts.
+// large is an object of four parts.
 var large = bytes.Repeat([]byte("0123456789abcdef"), 17<<16)
 
 func uploadLarge(t *testing.T, s *s3.Store) error {
@@ -497,5 +498,60 @@ func TestUpload_PartAnswerLost_SentAgain(t *testing.T) {
 	}
 	if got, err := s.Get(t.Context(), "hit"); err != nil || !bytes.Equal(got, large) {
 		t.Errorf("got %d bytes, %v, want all %d", len(got), err, len(large))
+	}
+}
+
+func TestUpload_ManyAtOnce_FourPartsOnTheirWayAndOneGatheredEach(t *testing.T) {
+	const uploads, size = 12, 7 << 20
+	var mu sync.Mutex
+	var once sync.Once
+	now, most := 0, 0
+	full := make(chan struct{})
+	s, _ := spoiled(t, func(w http.ResponseWriter, r *http.Request, _ int, server http.Handler) {
+		if r.Method != http.MethodPut || r.URL.Query().Get("partNumber") != "1" {
+			server.ServeHTTP(w, r)
+			return
+		}
+		mu.Lock()
+		now++
+		if most = max(most, now); now == 4 {
+			once.Do(func() { close(full) })
+		}
+		mu.Unlock()
+		<-full
+		answer := handle(r, server)
+		mu.Lock()
+		now--
+		mu.Unlock()
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	})
+	want := bytes.Repeat([]byte("0123456789abcdef"), size/16)
+	var all sync.WaitGroup
+	for i := range uploads {
+		all.Go(func() {
+			up, err := s.Create(t.Context(), fmt.Sprint("hit/", i))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, err = up.Write(want)
+			if held := up.(interface{ Held() int64 }).Held(); held < 2<<20 || held > 5<<20 {
+				t.Errorf("upload %d holds %d bytes, want the 2 MiB behind its first part, and 5 at most", i, held)
+			}
+			if err := errors.Join(err, up.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if most != 4 {
+		t.Errorf("got %d parts on their way at once, want 4", most)
+	}
+	for i := range uploads {
+		if got, err := s.Get(t.Context(), fmt.Sprint("hit/", i)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("upload %d: got %d bytes, %v", i, len(got), err)
+		}
 	}
 }

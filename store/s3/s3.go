@@ -4,7 +4,8 @@
 //   - PutIfAbsent is one conditional put. It is sent again only when it is certain that nothing was stored:
 //     no connection was made, or the server said that it refused. A server that ignores conditions is found
 //     out before the first such put.
-//   - Memory is at most three parts of 8 MiB for each upload, whatever its size.
+//   - Memory is at most one part of 5 MiB for each upload, whatever its size, and four such parts for all uploads of
+//     a store.
 //
 // Non-goals: creating buckets, encryption settings, versions of objects, S3 Express directory buckets (their
 // listings have no order).
@@ -98,6 +99,7 @@ type Store struct {
 	prefix   string // "" or ending with a slash
 	attempts int
 	probe    probe
+	slots    chan struct{} // an element for each part of an upload that is on its way
 }
 
 // Open returns the store of the objects of a bucket whose keys begin with prefix and a slash; the prefix may
@@ -140,7 +142,8 @@ func Open(ctx context.Context, bucket, prefix string, opts *Options) (*Store, er
 	if client.Options().Region == "" {
 		return nil, fmt.Errorf("open %s: no region is set: set AWS_REGION to the region of the bucket", where)
 	}
-	s := &Store{client: client, bucket: bucket, prefix: prefix, attempts: given.Attempts, probe: newProbe()}
+	s := &Store{client: client, bucket: bucket, prefix: prefix, attempts: given.Attempts, probe: newProbe(),
+		slots: make(chan struct{}, partsAtOnce)}
 	return s, nil
 }
 

@@ -19,34 +19,32 @@ import (
 )
 
 const (
-	partBytes    = 8 << 20
-	maxParts     = 10_000 // S3 takes no more
-	partsAtOnce  = 2
-	firstBytes   = 64 << 10         // of the first buffer, so that small objects take little memory
+	partBytes    = 5 << 20          // S3 takes no smaller ones, but for the last
+	maxParts     = 10_000           // S3 takes no more
+	partsAtOnce  = 4                // of all uploads of a store
+	firstBytes   = 64 << 10         // of a part's buffer, so that small objects take little memory
 	cleanTimeout = 30 * time.Second // for what is done after the caller has given up
 )
 
 // uploadTag is the name of the metadata by which an upload recognises the object it made.
 const uploadTag = "freshet-upload"
 
-// Create begins a streaming upload. See store.Store. An object of up to 8 MiB is one put when it is closed; a
-// larger one is sent in parts of 8 MiB while it is written, two at once.
+// Create begins a streaming upload. See store.Store. An object of up to 5 MiB is one put when it is closed; a
+// larger one is sent in parts of 5 MiB while it is written. All uploads of the store together have four parts on their
+// way at once, beside the one that each is gathering.
 func (s *Store) Create(ctx context.Context, key string) (store.Upload, error) {
 	if err := admit(ctx, "create", key); err != nil {
 		return nil, err
 	}
-	return &upload{ctx: ctx, store: s, key: key, free: make(chan []byte, partsAtOnce+1)}, nil
+	return &upload{ctx: ctx, store: s, key: key}, nil
 }
 
-// upload hands each full buffer over to the goroutine that sends it, which gives it back through free:
-//
-//	Write ─▶ buf ──full──▶ send part ──▶ free ──▶ buf
+// upload hands each full buffer over to a goroutine that sends it, once the store has a free slot for that.
 type upload struct {
 	ctx   context.Context
 	store *Store
 	key   string
-	buf   []byte // the part that is being written
-	free  chan []byte
+	buf   []byte // the part that is being gathered
 	done  bool
 
 	// Only once there is more than one part:
@@ -78,6 +76,9 @@ func (u *upload) Write(p []byte) (wrote int, err error) {
 	return wrote, nil
 }
 
+// Held is how many bytes of memory the part takes that is being gathered.
+func (u *upload) Held() int64 { return int64(cap(u.buf)) }
+
 // writable is the check that Write and Close begin with.
 func (u *upload) writable() error {
 	switch {
@@ -91,7 +92,7 @@ func (u *upload) writable() error {
 	return nil
 }
 
-// grow makes room for n more bytes in the first buffer; all others have their full size.
+// grow makes room for n more bytes in the buffer.
 func (u *upload) grow(n int) {
 	if need := len(u.buf) + n; need > cap(u.buf) {
 		bigger := make([]byte, len(u.buf), min(partBytes, max(2*cap(u.buf), need, firstBytes)))
@@ -100,8 +101,7 @@ func (u *upload) grow(n int) {
 	}
 }
 
-// ship hands the buffer over to be sent as the next part and takes another. It waits while two parts are on
-// their way.
+// ship hands the buffer over to be sent as the next part and begins another. It waits for a slot of the store.
 func (u *upload) ship() error {
 	if u.id == nil {
 		if err := u.begin(); err != nil {
@@ -116,17 +116,20 @@ func (u *upload) ship() error {
 		return fmt.Errorf("upload %s: larger than the %d bytes that fit into %d parts; write smaller objects",
 			u.key, maxParts*partBytes, maxParts)
 	}
-	data := u.buf
-	u.senders.Go(func() error {
-		err := u.send(number, data)
-		u.free <- data[:0]
-		return err
-	})
 	select {
-	case u.buf = <-u.free:
-	default:
-		u.buf = make([]byte, 0, partBytes)
+	case u.store.slots <- struct{}{}:
+	case <-u.sending.Done():
+		if err := u.senders.Wait(); err != nil {
+			return err
+		}
+		return fmt.Errorf("upload %s: %w", u.key, u.ctx.Err())
 	}
+	data := u.buf
+	u.buf = nil
+	u.senders.Go(func() error {
+		defer func() { <-u.store.slots }()
+		return u.send(number, data)
+	})
 	return nil
 }
 
@@ -143,7 +146,6 @@ func (u *upload) begin() error {
 	ctx, stop := context.WithCancel(u.ctx)
 	u.stop = stop
 	u.senders, u.sending = errgroup.WithContext(ctx)
-	u.senders.SetLimit(partsAtOnce)
 	return nil
 }
 

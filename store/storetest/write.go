@@ -154,7 +154,7 @@ func uploadLarge(t *testing.T, s store.Store) {
 
 // uploadSizes tries sizes around the parts in which S3 takes an upload.
 func uploadSizes(t *testing.T, s store.Store) {
-	const part = 8 << 20
+	const part = 5 << 20
 	for _, size := range []int{1, part - 1, part, part + 1} {
 		key, want := fmt.Sprint("a/", size), random(uint64(size), size)
 		if err := begin(t, s, key, want).Close(); err != nil {
