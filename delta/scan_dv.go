@@ -22,21 +22,35 @@ const dvMagic = 1681511377
 // maxVectorBytes bounds the deletion vectors that are believed.
 const maxVectorBytes = 1 << 30
 
-// deletedRows are the rows of a file that do not exist any more, nil: none.
-type deletedRows struct {
-	rows roaring64.IntPeekable64
+// fileRows tell which rows of a file are read: those that rows names, or all others; nil: all. Its methods are called
+// for ascending ranges.
+type fileRows struct {
+	rows   roaring64.IntPeekable64
+	wanted bool // rows names those that are read
 }
 
-// others returns the rows from up to and without to that exist, counted from from. Calls come in ascending order.
-func (d *deletedRows) others(from, to int64) []expr.Span {
-	if d == nil {
+// any reports whether a row of a range may be read.
+func (f *fileRows) any(from, to int64) bool {
+	if f == nil || !f.wanted {
+		return true
+	}
+	f.rows.AdvanceIfNeeded(uint64(from))
+	return f.rows.HasNext() && int64(f.rows.PeekNext()) < to
+}
+
+// spans returns the rows from up to and without to that are read, counted from from.
+func (f *fileRows) spans(from, to int64) []expr.Span {
+	switch {
+	case f == nil:
 		return []expr.Span{{From: 0, To: int(to - from)}}
+	case f.wanted:
+		return f.named(from, to)
 	}
 	var spans []expr.Span
 	next := from
-	d.rows.AdvanceIfNeeded(uint64(from))
-	for d.rows.HasNext() && int64(d.rows.PeekNext()) < to {
-		gone := int64(d.rows.Next())
+	f.rows.AdvanceIfNeeded(uint64(from))
+	for f.rows.HasNext() && int64(f.rows.PeekNext()) < to {
+		gone := int64(f.rows.Next())
 		if gone > next {
 			spans = append(spans, expr.Span{From: int(next - from), To: int(gone - from)})
 		}
@@ -44,6 +58,21 @@ func (d *deletedRows) others(from, to int64) []expr.Span {
 	}
 	if next < to {
 		spans = append(spans, expr.Span{From: int(next - from), To: int(to - from)})
+	}
+	return spans
+}
+
+// named returns the rows of a range that rows names, counted from from.
+func (f *fileRows) named(from, to int64) []expr.Span {
+	var spans []expr.Span
+	f.rows.AdvanceIfNeeded(uint64(from))
+	for f.rows.HasNext() && int64(f.rows.PeekNext()) < to {
+		at := int(int64(f.rows.Next()) - from)
+		if n := len(spans); n > 0 && spans[n-1].To == at {
+			spans[n-1].To++
+		} else {
+			spans = append(spans, expr.Span{From: at, To: at + 1})
+		}
 	}
 	return spans
 }
@@ -143,25 +172,32 @@ func parseVector(data []byte) (*roaring64.Bitmap, error) {
 
 const z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
-// decodeZ85 decodes text in which five characters stand for four bytes.
+// decodeZ85 decodes text in which five characters stand for four bytes. Z85 has no form for other lengths, which
+// writers in Rust have lent it: in the last group, one to three # and then a number for the bytes that are left. No
+// group of Z85 proper begins with #, since it would exceed 32 bits, so that nothing is read in two ways.
 func decodeZ85(text string) ([]byte, error) {
 	if len(text)%5 != 0 {
 		return nil, corrupt("%d characters of z85, wanted a multiple of 5", len(text))
 	}
 	out := make([]byte, 0, len(text)/5*4)
 	for ; text != ""; text = text[5:] {
+		digits, size := text[:5], 4
+		if len(text) == 5 {
+			digits = strings.TrimLeft(digits, "#")
+			size = len(digits) - 1
+		}
 		var v uint64
-		for i := range 5 {
-			digit := strings.IndexByte(z85, text[i])
+		for i := range len(digits) {
+			digit := strings.IndexByte(z85, digits[i])
 			if digit < 0 {
-				return nil, corrupt("%q is no character of z85", text[i])
+				return nil, corrupt("%q is no character of z85", digits[i])
 			}
 			v = v*85 + uint64(digit)
 		}
-		if v > 1<<32-1 {
+		if size < 1 || v>>(8*size) != 0 {
 			return nil, corrupt("%q is too large for z85", text[:5])
 		}
-		out = binary.BigEndian.AppendUint32(out, uint32(v))
+		out = append(out, binary.BigEndian.AppendUint32(nil, uint32(v))[4-size:]...)
 	}
 	return out, nil
 }

@@ -22,24 +22,21 @@ const scanBatchBytes = 16 << 20
 type emitRows func(batch arrow.RecordBatch, rows []int64) error
 
 // readFile hands the file's live rows, filtered, to emit. What is wrong with the bytes is ErrCorrupt.
-func (p *scanPlan) readFile(ctx context.Context, add *Add, emit emitRows) error {
+func (p *scanPlan) readFile(ctx context.Context, wanted wantedFile, emit emitRows) error {
+	add := wanted.Add
 	key, err := p.snap.fileOf(add.Path)
 	if err != nil {
 		return err
 	}
-	var deleted *deletedRows
-	if add.DeletionVector != nil && !p.opts.Deleted {
-		rows, err := loadDeletionVector(ctx, p.snap, add.DeletionVector)
-		if err != nil {
-			return err
-		}
-		deleted = &deletedRows{rows: rows.Iterator()}
+	rows, err := p.rowsOf(ctx, wanted)
+	if err != nil {
+		return err
 	}
 	f, err := openParquet(ctx, p.snap.Table().Store(), key, add.Size)
 	if err != nil {
 		return err
 	}
-	r := &fileReader{plan: p, add: add, file: f, deleted: deleted}
+	r := &fileReader{plan: p, add: add, file: f, rows: rows}
 	if err := guardScan(key, r.open); err != nil {
 		return err
 	}
@@ -51,6 +48,21 @@ func (p *scanPlan) readFile(ctx context.Context, add *Add, emit emitRows) error 
 	return nil
 }
 
+// rowsOf are the rows of a file that are read.
+func (p *scanPlan) rowsOf(ctx context.Context, f wantedFile) (*fileRows, error) {
+	if p.opts.rows != nil && p.opts.rows[f.index] != nil {
+		return &fileRows{rows: p.opts.rows[f.index].Iterator(), wanted: true}, nil
+	}
+	if f.DeletionVector == nil || p.opts.Deleted {
+		return nil, nil
+	}
+	rows, err := loadDeletionVector(ctx, p.snap, f.DeletionVector)
+	if err != nil {
+		return nil, err
+	}
+	return &fileRows{rows: rows.Iterator()}, nil
+}
+
 // fileReader reads one data file.
 type fileReader struct {
 	plan    *scanPlan
@@ -58,8 +70,8 @@ type fileReader struct {
 	file    *parquetFile
 	pages   *pqarrow.FileReader
 	columns []fileColumn // one a field of plan.read
-	deleted *deletedRows
-	row     int64 // of the file, that comes next
+	rows    *fileRows    // that are read; nil: all
+	row     int64        // of the file, that comes next
 }
 
 // fileColumn is where a column's values come from: the file's field of that number, a constant, or, with neither,
@@ -130,6 +142,10 @@ func (r *fileReader) partition(f *Field) (arrow.Array, error) {
 func (r *fileReader) readGroup(ctx context.Context, key string, group int, emit emitRows) error {
 	var columns []columnSource
 	rows, step := r.file.MetaData().RowGroup(group).NumRows(), int64(0)
+	if !r.rows.any(r.row, r.row+rows) {
+		r.row += rows
+		return nil
+	}
 	err := guardScan(key, func() (err error) {
 		step = r.step(group)
 		columns, err = r.openColumns(ctx, group)
@@ -157,7 +173,7 @@ func (r *fileReader) readGroup(ctx context.Context, key string, group int, emit 
 		}
 		from := r.row
 		r.row += n
-		batch, positions, err := r.plan.finish(ctx, batch, r.deleted.others(from, r.row), from)
+		batch, positions, err := r.plan.finish(ctx, batch, r.rows.spans(from, r.row), from)
 		if err != nil {
 			return err
 		}

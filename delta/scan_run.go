@@ -78,7 +78,7 @@ func (p *scanPlan) readInto(ctx context.Context, file wantedFile, f chan<- scann
 			return false
 		}
 	}
-	err := p.readFile(ctx, file.Add, func(batch arrow.RecordBatch, rows []int64) error {
+	err := p.readFile(ctx, file, func(batch arrow.RecordBatch, rows []int64) error {
 		if !send(scanned{FileRows: FileRows{batch, file.index, rows}}) {
 			return ctx.Err()
 		}
