@@ -32,7 +32,8 @@ const tempAge = 24 * time.Hour
 // A key cannot be both an object and the folder of another ("a" and "a/b"), nor have a part longer than the
 // file system's names.
 type Disk struct {
-	root string
+	root    string
+	syncDir func(dir string) error
 
 	mu      sync.Mutex
 	durable map[string]bool // folders known to be on the disk for good, with all above them
@@ -56,7 +57,7 @@ func NewDisk(root string) (*Disk, error) {
 	default:
 		removeLeftovers(filepath.Join(abs, tempDir), time.Now().Add(-tempAge))
 	}
-	return &Disk{root: abs, durable: map[string]bool{}}, nil
+	return &Disk{root: abs, syncDir: syncDir, durable: map[string]bool{}}, nil
 }
 
 // removeLeftovers deletes what it can of the temporary files last written before a time. What it cannot

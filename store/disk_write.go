@@ -25,7 +25,7 @@ func (d *Disk) Put(ctx context.Context, key string, data []byte) error {
 }
 
 // PutIfAbsent writes the object if the key is free. See Store. It is ambiguous only if the folder cannot be
-// synced, or if a file system on the network loses its answer.
+// synced, or if a file system on the network loses its answer. After ErrExists what is there is on the disk for good.
 func (d *Disk) PutIfAbsent(ctx context.Context, key string, data []byte) error {
 	return d.write(ctx, key, data, linkNew)
 }
@@ -100,11 +100,17 @@ func (d *Disk) publish(verb, key, temp, path string, name func(from, to string) 
 		}
 		err = name(temp, path)
 	}
-	if err != nil {
+	// A name that is taken may be our own, of an attempt whose sync failed: whoever hears that it is there must be able
+	// to rely on it.
+	taken := errors.Is(err, syscall.EEXIST)
+	if err != nil && !taken {
 		return nameError(verb, key, path, err)
 	}
-	if err := syncDir(dir); err != nil {
+	if err := d.syncDir(dir); err != nil {
 		return fmt.Errorf("%s %s: %w: sync the folder: %w", verb, key, ErrAmbiguous, err)
+	}
+	if taken {
+		return nameError(verb, key, path, err)
 	}
 	return nil
 }
@@ -163,7 +169,7 @@ func (d *Disk) makeDurable(dir string) error {
 	for at := dir; at != top && at != filepath.Dir(at); {
 		at = filepath.Dir(at)
 		// Above the root we may write and not read; whoever made those folders answers for them.
-		if err := syncDir(at); err != nil && (at != top || !errors.Is(err, os.ErrPermission)) {
+		if err := d.syncDir(at); err != nil && (at != top || !errors.Is(err, os.ErrPermission)) {
 			return err
 		}
 	}
