@@ -80,6 +80,9 @@ func (w *checkpointWriter) writeClassic(ctx context.Context, key string) error {
 		return err
 	}
 	o := store.Object{Key: key, Size: part.file.Written(), Modified: time.Now()}
+	if found, err := t.st.Stat(ctx, key); err == nil && found.Size != o.Size {
+		return t.adoptCheckpoint(ctx, w.snap, found)
+	}
 	if err := errors.Join(t.verify(ctx, o, part.file.Rows()), t.usable(ctx, w.snap, o)); err != nil {
 		return errors.Join(err, t.st.Delete(ctx, key))
 	}
@@ -88,6 +91,16 @@ func (w *checkpointWriter) writeClassic(ctx context.Context, key string) error {
 		return err
 	}
 	t.foundCheckpoint(w.snap, o, 0)
+	return nil
+}
+
+// adoptCheckpoint is what is left to do when another writer has put its checkpoint of the version in the place of ours,
+// which any two may hold different sets of old removals in. It is theirs: nothing of it is deleted.
+func (t *Table) adoptCheckpoint(ctx context.Context, snap *Snapshot, theirs store.Object) error {
+	if err := t.usable(ctx, snap, theirs); err != nil {
+		return fmt.Errorf("another writer has put %s: %w", theirs.Key, err)
+	}
+	t.foundCheckpoint(snap, theirs, 0)
 	return nil
 }
 
