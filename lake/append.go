@@ -40,7 +40,8 @@ type AppendOptions struct {
 	// origin is part of the name. The form is the table's; a table that has the other one is brought to this
 	// one.
 	ManyOrigins bool
-	// PartitionBy are the partition columns of a table that is made. One that exists keeps its own.
+	// PartitionBy are the partition columns of a table that is made. One that exists must have these, in any order; nil
+	// takes it as it is.
 	PartitionBy []string
 	// Properties are the properties of a table that is made.
 	Properties map[string]string
@@ -172,7 +173,7 @@ func (a *Append) table(name string) (*table, error) {
 }
 
 // look returns the table's newest snapshot, nil when there is no table. It refuses a table that would forget
-// progress.
+// progress, and one that is partitioned otherwise than it should be.
 func (t *table) look(ctx context.Context) (*delta.Snapshot, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,6 +193,9 @@ func (t *table) look(ctx context.Context) (*delta.Snapshot, error) {
 	}
 	if v := snap.Property(txnRetention); v != "" {
 		return nil, txnRetentionError(t.name, v)
+	}
+	if want := t.a.opts.PartitionBy; len(want) > 0 && !sameSet(want, snap.PartitionColumns()) {
+		return nil, partitionError(t.name, snap.PartitionColumns(), want)
 	}
 	t.snap = snap
 	return snap, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -188,6 +189,19 @@ func sameNames(a, b []string) bool {
 		}
 	}
 	return true
+}
+
+// sameSet is sameNames in any order.
+func sameSet(a, b []string) bool {
+	folded := func(names []string) []string {
+		low := make([]string, len(names))
+		for i, n := range names {
+			low[i] = strings.ToLower(n)
+		}
+		slices.Sort(low)
+		return slices.Compact(low)
+	}
+	return slices.Equal(folded(a), folded(b))
 }
 
 // Abort drops the files, unless an attempt may have landed.

@@ -3,6 +3,7 @@ package lake
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
@@ -17,6 +18,17 @@ func txnRetentionError(place, value string) error {
 		Msg: fmt.Sprintf("%s is %q: the table would forget the progress of a lane that is quiet for as long, "+
 			"and its records would come twice", txnRetention, value),
 		Fix: "unset it: ALTER TABLE … UNSET TBLPROPERTIES ('" + txnRetention + "')"}
+}
+
+func partitionError(table string, found, wanted []string) error {
+	is := "is not partitioned"
+	if len(found) > 0 {
+		is = "is partitioned by " + strings.Join(found, ", ")
+	}
+	return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: table,
+		Msg: fmt.Sprintf("the table %s, wanted %s, as partition_by says", is, strings.Join(wanted, ", ")),
+		Fix: "leave partition_by out, which takes the table as it is; or write to another table, since the columns of " +
+			"one that is there cannot change"}
 }
 
 // explain gives an error of a table's log or store the code and remedy that a person needs. The cause stays

@@ -2,6 +2,7 @@ package lake_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -204,6 +205,36 @@ func TestEnsure_OtherTypes_SchemaMismatch(t *testing.T) {
 	must(t, err)
 	err = a.Ensure(t.Context(), "t", arrow.NewSchema([]arrow.Field{{Name: "seq", Type: text}}, nil))
 	wantCode(t, err, freshet.CodeSchemaMismatch)
+}
+
+func TestSchema_TablePartitionedOtherwise_SchemaMismatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		have, want []string
+		fits       bool
+	}{
+		"not partitioned":        {nil, []string{"lane"}, false},
+		"by another column":      {[]string{"lane"}, []string{"extra"}, false},
+		"by one more":            {[]string{"lane", "extra"}, []string{"lane"}, false},
+		"in another order":       {[]string{"lane", "extra"}, []string{"Extra", "lane"}, true},
+		"the pipeline says none": {[]string{"lane"}, nil, true},
+		"the same":               {[]string{"lane"}, []string{"lane"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			columns := append(freshettest.Schema().Fields(), arrow.Field{Name: "extra", Type: text, Nullable: true})
+			must(t, w.running(t, &lake.AppendOptions{PartitionBy: c.have}).Ensure(t.Context(), "t",
+				arrow.NewSchema(columns, nil)))
+			_, err := w.running(t, &lake.AppendOptions{PartitionBy: c.want}).Schema(t.Context(), "t")
+			if c.fits {
+				must(t, err)
+				return
+			}
+			wantCode(t, err, freshet.CodeSchemaMismatch)
+			if e := new(freshet.Error); !errors.As(err, &e) || e.Fix == "" || !strings.Contains(e.Msg, strings.Join(c.want, ", ")) {
+				t.Errorf("got %v, want what is wanted and a remedy", err)
+			}
+		})
+	}
 }
 
 func TestEnsure_LostRaceWithOtherTypes_Nil(t *testing.T) {
