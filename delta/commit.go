@@ -189,10 +189,8 @@ func (tx *Transaction) setTimes(ctx context.Context, info *CommitInfo, base *Sna
 	}
 	info.Timestamp, info.TxnID, info.EngineInfo = now.UnixMilli(), tx.id, tx.table.engine
 	info.IsolationLevel = tx.isolation(b.state.meta)
-	if info.IsBlindAppend == nil {
-		blind := false // when unsure: others trust a true
-		info.IsBlindAppend = &blind
-	}
+	blind := info.IsBlindAppend != nil && *info.IsBlindAppend && tx.blindToFiles() // when unsure false: others trust it
+	info.IsBlindAppend = &blind
 	if tracksRows(base.state.meta) && base.version >= 0 {
 		info.Tags = maps.Clone(info.Tags)
 		if info.Tags == nil {

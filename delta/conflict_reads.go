@@ -205,10 +205,8 @@ func (c *committer) before(ctx context.Context, w *winner, path string) (*Add, e
 	if a := c.known[path]; a != nil {
 		return a, nil
 	}
-	for _, m := range c.tx.marks {
-		if m.key == path {
-			return &m.file, nil
-		}
+	if m := c.tx.marked[path]; m != nil {
+		return &m.file, nil
 	}
 	if !c.looked[w.version] { // once a winner: what it removed, all of it
 		if err := c.lookUp(ctx, w); err != nil {

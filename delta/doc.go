@@ -18,9 +18,11 @@
 //   - Tables get the lowest protocol that their schema and properties need. What a table uses and this package does
 //     not know is an *UnsupportedError that names it, never a guess.
 //   - Numbers stay exact: no decimal and no 64-bit integer passes through a float.
+//   - Rows that a transaction deletes are deleted once, whoever else deletes or rewrites in the same files meanwhile; rows
+//     that it read and that changed are a conflict, others are not.
 //
-// Non-goals, in this version: deleting and updating rows, column mapping and row tracking when writing, tables whose
-// commits a catalog arbitrates, Spark's DynamoDB protocol on S3.
+// Non-goals, in this version: column mapping when writing, tables whose commits a catalog arbitrates, Spark's DynamoDB
+// protocol on S3.
 //
 // Append to a table, as the writer of partition 3 of a topic whose last offset in the table is 41:
 //

@@ -26,7 +26,8 @@ type Transaction struct {
 	adds     []Add
 	removes  []Remove
 	changes  []CDC
-	marks    []*mark // files that lose rows
+	marks    []*mark          // files that lose rows
+	marked   map[string]*mark // the same by canonical path
 	rewrites []*rewrite
 	again    []Add // files that are there, committed anew with row ids
 	txns     []Txn

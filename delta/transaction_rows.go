@@ -26,13 +26,16 @@ type mark struct {
 // otherwise no winner that deleted other rows of the file could be merged with. Spec: "Deletion Vectors".
 func (tx *Transaction) DeleteRows(file Add, rows *roaring64.Bitmap) {
 	key := canonicalPath(file.Path)
-	for _, m := range tx.marks {
-		if m.key == key {
-			m.rows.Or(rows)
-			return
-		}
+	if m := tx.marked[key]; m != nil {
+		m.rows.Or(rows)
+		return
 	}
-	tx.marks = append(tx.marks, &mark{key: key, file: file, rows: rows})
+	m := &mark{key: key, file: file, rows: rows}
+	tx.marks = append(tx.marks, m)
+	if tx.marked == nil {
+		tx.marked = map[string]*mark{}
+	}
+	tx.marked[key] = m
 }
 
 // Rewrite replaces files by others that hold the same rows, as OPTIMIZE does.
