@@ -81,7 +81,7 @@ type aligned struct {
 	t *testing.T
 }
 
-func (a aligned) Write(ctx context.Context, b *freshet.Batch) error {
+func (a aligned) Write(ctx context.Context, b *freshet.Batch) (int64, error) {
 	n := b.NumRows()
 	if len(b.Seqs) != n || len(b.Kinds) != n || len(b.Records) != n {
 		a.t.Errorf("%s: got %d rows, %d seqs, %d kinds, %d records", b.Lane.Position(b.Last), n, len(b.Seqs),

@@ -380,6 +380,26 @@ func TestRun_FewRejectsAtEnd_JudgedAll(t *testing.T) {
 	r.checkAll(t)
 }
 
+// picky is a target that accepts no row.
+type picky struct{ freshet.Target }
+
+func (p picky) Write(ctx context.Context, b *freshet.Batch) (int64, error) {
+	rows := int64(b.NumRows())
+	_, err := p.Target.Write(ctx, b)
+	return rows, err
+}
+
+func TestRun_TargetRejectsRows_CountAsRejects(t *testing.T) {
+	limit := &freshet.StopAbove{Share: 0.1, Window: time.Minute, AtLeast: 20}
+	r := newRig(1, freshettest.SourceOptions{}, freshet.Options{Every: time.Hour, StopAbove: limit}, nil)
+	r.Target = picky{r.Target}
+	r.origin.Fill(100)
+	var e *freshet.Error
+	if err := r.Run(t.Context()); !errors.As(err, &e) || e.Code != freshet.CodeTooManyRejects {
+		t.Fatalf("got %v, want an error of code %s", err, freshet.CodeTooManyRejects)
+	}
+}
+
 func TestRun_ManyTables_Each(t *testing.T) {
 	table := func(l freshet.Lane) string { return "table-" + l.Name }
 	r := newRig(3, freshettest.SourceOptions{Bounded: true, Table: table}, freshet.Options{MaxRows: 10}, nil)

@@ -128,12 +128,12 @@ func (w *writer) write(ctx context.Context, b *Batch) (over bool, err error) {
 	}
 	table, rows, rejects := b.Table, int64(b.NumRows()), int64(len(b.Rejects))
 	start := time.Now()
-	err = w.target.Write(ctx, b)
+	rejected, err := w.target.Write(ctx, b)
 	w.stage("write", start)
 	if err != nil {
 		return false, w.lost(ctx, table, "write to "+table, err)
 	}
-	if w.verdict = w.rejects.add(time.Now(), rows, rejects); w.verdict != nil {
+	if w.verdict = w.rejects.add(time.Now(), rows-rejected, rejects+rejected); w.verdict != nil {
 		return true, w.settleAll(ctx)
 	}
 	rows, bytes := w.target.Pending()

@@ -152,16 +152,17 @@ func (t *mortalTarget) Since(ctx context.Context, table string) (at time.Time, k
 	return at, known, err
 }
 
-func (t *mortalTarget) Write(ctx context.Context, b *freshet.Batch) error {
+func (t *mortalTarget) Write(ctx context.Context, b *freshet.Batch) (rejected int64, err error) {
 	taken := false
-	err := t.c.do(func() error {
+	err = t.c.do(func() error {
 		taken = true
-		return t.Target.Write(ctx, b)
+		rejected, err = t.Target.Write(ctx, b)
+		return err
 	})
 	if !taken {
 		b.Release()
 	}
-	return err
+	return rejected, err
 }
 
 func (t *mortalTarget) Seal(ctx context.Context) (commits []freshet.Commit, err error) {

@@ -112,11 +112,19 @@ func rowsOf(l freshet.Lane, after, last int64, bad ...int64) *freshet.Batch {
 	return b
 }
 
+// write writes a batch whose rows are all accepted.
+func write(t *testing.T, target freshet.Target, b *freshet.Batch) {
+	t.Helper()
+	if rejected, err := target.Write(t.Context(), b); rejected != 0 || err != nil {
+		t.Fatalf("got %d rows rejected and %v, want none", rejected, err)
+	}
+}
+
 // sealed writes the batches and returns the one commit that comes of them.
 func sealed(t *testing.T, target freshet.Target, batches ...*freshet.Batch) freshet.Commit {
 	t.Helper()
 	for _, b := range batches {
-		must(t, target.Write(t.Context(), b))
+		write(t, target, b)
 	}
 	commits, err := target.Seal(t.Context())
 	must(t, err)
@@ -257,7 +265,7 @@ func (s targetSuite) otherIdentity(t *testing.T) {
 
 func (s targetSuite) commit(t *testing.T) {
 	h, target := s.started(t, Lane(0), Lane(1))
-	must(t, target.Write(t.Context(), rowsOf(Lane(0), -1, 4, 2)))
+	write(t, target, rowsOf(Lane(0), -1, 4, 2))
 	if rows, _ := target.Pending(); rows != 5 {
 		t.Errorf("got %d rows pending, want 5", rows)
 	}
@@ -298,7 +306,7 @@ func (s targetSuite) sealNothing(t *testing.T) {
 
 func (s targetSuite) discard(t *testing.T) {
 	h, target := s.started(t, Lane(0))
-	must(t, target.Write(t.Context(), rowsOf(Lane(0), -1, 4, 1)))
+	write(t, target, rowsOf(Lane(0), -1, 4, 1))
 	target.Discard(table)
 	if rows, _ := target.Pending(); rows != 0 {
 		t.Errorf("got %d rows pending after Discard, want 0", rows)

@@ -232,11 +232,11 @@ func (t *Target) Since(_ context.Context, table string) (at time.Time, known boo
 	return time.Time{}, false, nil
 }
 
-// Write checks that the batch adjoins the one before.
-func (t *Target) Write(_ context.Context, b *freshet.Batch) error {
+// Write checks that the batch adjoins the one before. It accepts all rows.
+func (t *Target) Write(_ context.Context, b *freshet.Batch) (rejected int64, err error) {
 	defer b.Release()
 	if err := t.call("Write"); err != nil {
-		return err
+		return 0, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -246,7 +246,7 @@ func (t *Target) Write(_ context.Context, b *freshet.Batch) error {
 		t.parts[b.Table] = p
 	}
 	if last, ok := p.last[b.Lane]; ok && last != b.After {
-		return fmt.Errorf("write after %s a batch after %s", b.Lane.Position(last), b.Lane.Position(b.After))
+		return 0, fmt.Errorf("write after %s a batch after %s", b.Lane.Position(last), b.Lane.Position(b.After))
 	} else if !ok {
 		p.after[b.Lane] = b.After
 	}
@@ -257,7 +257,7 @@ func (t *Target) Write(_ context.Context, b *freshet.Batch) error {
 	for _, r := range b.Rejects {
 		p.rejects = append(p.rejects, Row{b.Lane.String(), r.Seq})
 	}
-	return nil
+	return 0, nil
 }
 
 // Pending counts rows and rejects; a row is a byte.

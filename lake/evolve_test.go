@@ -61,7 +61,7 @@ func TestWrite_NewColumn_AddedWithTheRows(t *testing.T) {
 	w := newWorld()
 	a := w.running(t, nil)
 	start(t, a, freshet.Progress{lane0: -1})
-	must(t, a.Write(t.Context(), batch(lane0, -1, 4)))
+	must(t, write(t, a, batch(lane0, -1, 4)))
 	done := commit(t, a, wide(lane0, 4, 6, "extra", long), batch(lane0, 6, 8))
 	if done.Rows != 9 || done.Files != 2 {
 		t.Errorf("got %d rows in %d files, want 9 in 2", done.Rows, done.Files)
@@ -88,7 +88,7 @@ func TestWrite_NewColumnFixedSchema_Refused(t *testing.T) {
 	w := newWorld()
 	a := w.running(t, &lake.AppendOptions{FixedSchema: true})
 	start(t, a, freshet.Progress{lane0: -1})
-	wantCode(t, a.Write(t.Context(), wide(lane0, -1, 4, "extra", long)), freshet.CodeSchemaMismatch)
+	wantCode(t, write(t, a, wide(lane0, -1, 4, "extra", long)), freshet.CodeSchemaMismatch)
 }
 
 func TestCommit_BothAddTheSameColumn_BothLand(t *testing.T) {
@@ -146,11 +146,11 @@ func TestWrite_TypesNeverFit_ErrorAfterAFewAttempts(t *testing.T) {
 	start(t, a, freshet.Progress{lane0: -1})
 	commit(t, a, wide(lane0, -1, 0, "extra", long))
 	for range 8 {
-		wantStale(t, a.Write(t.Context(), wide(lane0, 0, 4, "extra", text)))
+		wantStale(t, write(t, a, wide(lane0, 0, 4, "extra", text)))
 		a.Discard("t")
 		start(t, a, freshet.Progress{lane0: -1})
 	}
-	wantCode(t, a.Write(t.Context(), wide(lane0, 0, 4, "extra", text)), freshet.CodeSchemaMismatch)
+	wantCode(t, write(t, a, wide(lane0, 0, 4, "extra", text)), freshet.CodeSchemaMismatch)
 }
 
 func TestCommit_ForeignPropertyChange_Lands(t *testing.T) {
@@ -274,7 +274,12 @@ func TestWrite_NullInNotNullColumn_RowIsReject(t *testing.T) {
 		b.Records = append(b.Records, record(seq))
 	}
 	b.Rows = rows.NewRecordBatch()
-	done := commit(t, a, b)
+	rejected, err := a.Write(t.Context(), b)
+	must(t, err)
+	if rejected != 2 {
+		t.Errorf("got %d rows rejected, want 2", rejected)
+	}
+	done := commit(t, a)
 	if done.Rows != 8 || done.Rejects != 2 {
 		t.Errorf("got %d rows and %d rejects, want 8 and 2", done.Rows, done.Rejects)
 	}

@@ -193,6 +193,22 @@ func TestImportSpark_LastBatch_SettledBySink(t *testing.T) {
 	}
 }
 
+func TestImportSpark_OneTopicForAPipelineOfSeveral_GoesOnThere(t *testing.T) {
+	w := newWorld()
+	checkpoint(t, w, true)
+	many := &lake.AppendOptions{ManyOrigins: true}
+	start(t, w.running(t, many), nil)
+	w.foreign(t, func(tx *delta.Transaction, _ *delta.Snapshot) { tx.AddTxn("query-1", 1) })
+	_, _, err := lake.ImportSpark(t.Context(), w.store("checkpoint"), w.store("t"), app,
+		&lake.SetOptions{ManyOrigins: true})
+	must(t, err)
+	other := freshet.Lane{Origin: "other", OriginID: "id-of-other", Name: "0"}
+	p := start(t, w.running(t, many), freshet.Progress{lane0: 99, lane1: 99, other: 5})
+	if p[lane0] != 7 || p[lane1] != 1 || p[other] != 5 {
+		t.Errorf("got %v, want the query's 7 and 1, and the other topic's own start", p)
+	}
+}
+
 func TestImportSpark_Wrong_Refused(t *testing.T) {
 	w := newWorld()
 	start(t, w.running(t, nil), nil)

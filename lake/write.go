@@ -34,20 +34,21 @@ type writing struct {
 // stretch is the part of a lane that is written and not sealed.
 type stretch struct{ after, last int64 }
 
-// Write takes the batch.
-func (a *Append) Write(ctx context.Context, b *freshet.Batch) error {
+// Write takes the batch. Rows with null where the table allows none become rejects.
+func (a *Append) Write(ctx context.Context, b *freshet.Batch) (rejected int64, err error) {
 	defer b.Release()
 	t, err := a.table(b.Table)
 	if err != nil {
-		return err
+		return 0, err
 	}
+	before := len(b.Rejects)
 	if b.NumRows() > 0 {
 		if err := t.writeRows(ctx, b); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if err := t.writeRejects(ctx, b); err != nil {
-		return explain(t.quarantine.name, err)
+		return 0, explain(t.quarantine.name, err)
 	}
 	if t.lanes == nil {
 		t.lanes = map[freshet.Lane]*stretch{}
@@ -57,7 +58,7 @@ func (a *Append) Write(ctx context.Context, b *freshet.Batch) error {
 	} else {
 		t.lanes[b.Lane] = &stretch{b.After, b.Last}
 	}
-	return nil
+	return int64(len(b.Rejects) - before), nil
 }
 
 func (t *table) writeRows(ctx context.Context, b *freshet.Batch) error {

@@ -187,6 +187,7 @@ func parseLanes(args []string, originID string) (freshet.Progress, error) {
 
 func (c *cli) progressImport() *cobra.Command {
 	var app, spark string
+	var several bool
 	cmd := &cobra.Command{
 		Use:   "import TABLE --spark CHECKPOINT",
 		Short: "Go on where a Spark streaming query stopped",
@@ -194,7 +195,10 @@ func (c *cli) progressImport() *cobra.Command {
 wrote, so that Freshet goes on where the query is. Stop the query first.
 
 Spark's offsets are the next to read, ours the last read. Its last batch counts if the table holds it, whether or not
-Spark came to note that.`,
+Spark came to note that.
+
+How progress is named depends on whether the pipeline reads one topic or several into the table. A query of one topic
+that a pipeline of several (or of a pattern) is to take over needs --several-topics.`,
 		Example: `  freshet progress import ./lake/orders --spark /checkpoints/orders --app bronze.orders
   freshet progress import s3://acme/orders --spark s3://acme/checkpoints/orders --app bronze.orders`,
 		Args: args(1, 1, "one TABLE"),
@@ -217,7 +221,8 @@ Spark came to note that.`,
 			if err != nil {
 				return err
 			}
-			done, version, err := lake.ImportSpark(cmd.Context(), checkpoint, table, app, nil)
+			done, version, err := lake.ImportSpark(cmd.Context(), checkpoint, table, app,
+				&lake.SetOptions{ManyOrigins: several})
 			if err != nil {
 				return tableError(args[0], err)
 			}
@@ -229,6 +234,7 @@ Spark came to note that.`,
 		},
 	}
 	cmd.Flags().StringVar(&app, "app", "", "the app that will go on from there")
+	cmd.Flags().BoolVar(&several, "several-topics", false, "the app reads several topics, also if the query reads one")
 	cmd.Flags().StringVar(&spark, "spark", "", "the query's checkpoint folder or URI")
 	return cmd
 }
