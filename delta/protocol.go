@@ -25,7 +25,7 @@ var readable = []string{
 // writable are the features of tables that this package can append to. Those that ask something of a writer
 // only where they are in use are checked by use, in checkUse.
 var writable = []string{
-	"allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection",
+	"allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection", "clustering",
 	"columnMapping", "deletionVectors", "domainMetadata", "generatedColumns", "identityColumns",
 	"inCommitTimestamp", "invariants", "rowTracking", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
 	"vacuumProtocolCheck",
