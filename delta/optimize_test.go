@@ -205,8 +205,9 @@ func TestOptimize_DryRun_ChangesNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seedOf(t), 0))
 	table := pointsTable(t, store.NewMem(), rng, 6, delta.CreateOptions{})
 	before := snapshot(t, table).Version()
+	files, _ := countFiles(t, table)
 	r := optimize(t, table, &delta.OptimizeOptions{DryRun: true})
-	if r.RemovedFiles != 6 || r.AddedFiles != 1 || snapshot(t, table).Version() != before {
+	if r.RemovedFiles != int64(files) || r.AddedFiles != 1 || snapshot(t, table).Version() != before {
 		t.Errorf("%+v", r)
 	}
 }
@@ -271,6 +272,7 @@ func TestOptimize_ClusteredTable_NewFilesOnlyUntilTheyOutweighACube(t *testing.T
 		"delta.feature.clustering": "supported"}})
 	cluster(t, table)
 	want := sortedRows(t, table)
+	files, _ := countFiles(t, table)
 	opts := &delta.OptimizeOptions{TargetFileBytes: 4 << 10}
 	first := optimize(t, table, opts)
 	sameRows(t, table, want)
@@ -286,7 +288,7 @@ func TestOptimize_ClusteredTable_NewFilesOnlyUntilTheyOutweighACube(t *testing.T
 	want = sortedRows(t, table)
 	second := optimize(t, table, opts)
 	sameRows(t, table, want)
-	if first.RemovedFiles != 40 || second.RemovedFiles != 1 {
+	if first.RemovedFiles != int64(files) || second.RemovedFiles != 1 {
 		t.Errorf("%+v, then %+v", first, second)
 	}
 	if r := optimize(t, table, opts); r.Commits != 0 {
