@@ -226,7 +226,7 @@ func (p *Pipeline) format() (freshet.Format, error) {
 	return format.NewJSON(&format.Options{
 		NewFields: format.NewFields(s.NewFields), EpochUnit: format.EpochUnit(s.Numbers),
 		Gzip:     k.Decompress == "gzip",
-		MaxDepth: int(k.MaxDepth), MaxBytes: int(k.MaxMessage),
+		MaxDepth: int(k.MaxDepth), MaxBytes: int(k.MaxMessage), MaxColumns: int(s.MaxColumns),
 	})
 }
 

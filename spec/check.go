@@ -223,7 +223,7 @@ func (r *reader) takeFault(at place, err error) {
 }
 
 // jsonKeys are the keys that say how to decode, which nothing does to raw bytes.
-var jsonKeys = []string{"columns", "infer", "new_fields", "numbers_as_timestamps", "tombstones", "decompress",
+var jsonKeys = []string{"columns", "infer", "new_fields", "max_columns", "numbers_as_timestamps", "tombstones", "decompress",
 	"max_depth", "max_message"}
 
 // checkFormat finds settings that the format does not take.
@@ -242,11 +242,22 @@ func (p *Pipeline) checkFormat(r *reader) {
 				"%s: format raw lands the bytes as they came, in the one column value", name)
 		}
 	}
-	for name, o := range map[string]format.Options{
-		"max_depth": {MaxDepth: int(k.MaxDepth)}, "max_message": {MaxBytes: int(k.MaxMessage)}} {
-		if err := o.Validate(); err != nil {
-			r.add(k.at[name], freshet.CodeBadValue, "", "%v", err)
+	s := p.Source.Schema
+	for _, limit := range []struct {
+		at place
+		o  format.Options
+	}{
+		{k.at["max_depth"], format.Options{MaxDepth: int(k.MaxDepth)}},
+		{k.at["max_message"], format.Options{MaxBytes: int(k.MaxMessage)}},
+		{s.at["max_columns"], format.Options{MaxColumns: int(s.MaxColumns)}},
+	} {
+		if err := limit.o.Validate(); err != nil {
+			r.add(limit.at, freshet.CodeBadValue, "", "%v", err)
 		}
+	}
+	if at, ok := s.at["max_columns"]; ok && len(s.Columns) > 0 && s.NewFields != string(format.Add) {
+		r.add(at, freshet.CodeBadValue, "leave it out", "max_columns: the columns are given, and new_fields is %s",
+			s.NewFields)
 	}
 }
 

@@ -28,10 +28,11 @@ type Source struct {
 
 // Schema says what columns records have.
 type Schema struct {
-	Columns   []Named[Column]
-	Infer     int64 // how many first records are looked at for columns that are not given; 0: none
-	NewFields string
-	Numbers   string // what a number in a timestamp column counts
+	Columns    []Named[Column]
+	Infer      int64 // how many first records are looked at for columns that are not given; 0: none
+	NewFields  string
+	Numbers    string // what a number in a timestamp column counts
+	MaxColumns int64
 
 	at places
 }
@@ -132,6 +133,9 @@ func (s *Schema) shape() shape {
 			"JSON into the " +
 			"column _rescued, ignore it, or fail: quarantine the record. Default: add.",
 			is: word(&s.NewFields, "add", "rescue", "ignore", "fail")},
+		{name: "max_columns", doc: "Up to how many columns are inferred and added; fields of structs count, and not the " +
+			"structs. A field beyond is one without a column; with new_fields: add its record is quarantined. " +
+			"Default: 1000.", is: whole(&s.MaxColumns, 1)},
 		{name: "numbers_as_timestamps", doc: "What a number counts that stands where a timestamp is wanted: s, " +
 			"ms or us since 1970. " +
 			"Default: such records are quarantined, since their unit cannot be known.",

@@ -28,6 +28,7 @@ var ingestFlags = []ingestFlag{
 		"2026-01-31T12:00:00Z (default earliest)"},
 	{"new-fields", "source.schema.new_fields", "", "a field without a column: add, rescue, ignore or fail " +
 		"(default add)"},
+	{"max-columns", "source.schema.max_columns", "", "up to how many columns are inferred and added (default 1000)"},
 	{"infer", "source.schema.infer", "", "how many first records tell the columns (default 10000 without " +
 		"--schema)"},
 	{"numbers-as-timestamps", "source.schema.numbers_as_timestamps", "",

@@ -12,7 +12,8 @@ import (
 // NewDecoder returns a decoder into these columns. Errors: a column of a type that Delta does not have, names
 // that differ only in case, and for Rescue no column RescuedColumn, which Infer adds.
 func (f *JSON) NewDecoder(schema *arrow.Schema) (freshet.Decoder, error) {
-	d := &jsonDecoder{opts: f.opts, schema: schema, scanner: scanner{maxDepth: f.opts.MaxDepth}}
+	d := &jsonDecoder{opts: f.opts, schema: schema, columns: columnsIn(schema.Fields()),
+		scanner: scanner{maxDepth: f.opts.MaxDepth}}
 	skip := ""
 	if f.opts.NewFields == Rescue {
 		skip = RescuedColumn
@@ -42,6 +43,7 @@ type jsonDecoder struct {
 
 	appended int  // bytes of payloads since the last flush
 	widens   bool // the record has fields that are to be added
+	columns  int  // of the schema
 
 	rescue    rescuer // of NewFields Rescue
 	rescuedAt int     // the position of its column

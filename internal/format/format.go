@@ -82,12 +82,17 @@ type Options struct {
 	Gzip      bool      // payloads that begin as gzip does are unpacked first; default false
 	MaxDepth  int       // objects and arrays within each other, the record counts as one; default 64
 	MaxBytes  int       // size of a payload, unpacked, in bytes; default 64 MiB
+	// MaxColumns is up to how many columns are inferred and added; fields of structs count, and not the
+	// structs. Default 1000.
+	MaxColumns int
 }
 
 const (
-	defaultDepth = 64
-	defaultBytes = 64 << 20
-	maxBytes     = 256 << 20 // so that the offsets of a column's text, which are int32, cannot run over
+	defaultDepth   = 64
+	defaultBytes   = 64 << 20
+	defaultColumns = 1000
+	mostColumns    = 100_000
+	maxBytes       = 256 << 20 // so that the offsets of a column's text, which are int32, cannot run over
 )
 
 // Validate reports all faults of the options. Nil is valid.
@@ -111,6 +116,9 @@ func (o *Options) Validate() error {
 	}
 	if o.MaxBytes < 0 || o.MaxBytes > maxBytes {
 		faults = append(faults, fmt.Errorf("size of a payload: found %d bytes, wanted 1 to %d", o.MaxBytes, maxBytes))
+	}
+	if o.MaxColumns < 0 || o.MaxColumns > mostColumns {
+		faults = append(faults, fmt.Errorf("number of columns: found %d, wanted 1 to %d", o.MaxColumns, mostColumns))
 	}
 	return errors.Join(faults...)
 }
@@ -138,6 +146,9 @@ func NewJSON(o *Options) (*JSON, error) {
 	}
 	if f.opts.MaxBytes == 0 {
 		f.opts.MaxBytes = defaultBytes
+	}
+	if f.opts.MaxColumns == 0 {
+		f.opts.MaxColumns = defaultColumns
 	}
 	return f, nil
 }

@@ -32,7 +32,8 @@ import (
 //	objects                               struct; string if a key cannot be a column's name
 //	arrays                                array of the least type of all elements; of string if nothing tells
 //
-// Names that differ only in case are one column, under the commonest spelling.
+// Names that differ only in case are one column, under the commonest spelling. When there would be more than
+// Options.MaxColumns, fields of few columns go first, and what has no room is a field without a column.
 func (f *JSON) Infer(payloads [][]byte, known *arrow.Schema) (*arrow.Schema, error) {
 	var root shape
 	var zip gunzipper
@@ -93,7 +94,8 @@ func (f *JSON) widen(fields map[string]*fieldShape, known *arrow.Schema) *arrow.
 			onlyMore(fields, known)
 		}
 	}
-	widened, changed := widenFields(old, fields)
+	room := f.opts.MaxColumns - columnsIn(old)
+	widened, changed := widenFields(old, fields, &room)
 	if len(widened) == 0 {
 		return known
 	}
@@ -108,15 +110,15 @@ func (f *JSON) widen(fields map[string]*fieldShape, known *arrow.Schema) *arrow.
 	return arrow.NewSchema(widened, meta)
 }
 
-// widenFields returns the old fields, widened, and the new ones behind them.
-func widenFields(old []arrow.Field, seen map[string]*fieldShape) (fields []arrow.Field, changed bool) {
+// widenFields returns the old fields, widened, and the new ones behind them, as far as there is room for columns.
+func widenFields(old []arrow.Field, seen map[string]*fieldShape, room *int) (fields []arrow.Field, changed bool) {
 	fields = slices.Clone(old)
 	isOld := make(map[string]bool, len(old))
 	for i := range fields {
 		lower := strings.ToLower(fields[i].Name)
 		isOld[lower] = true
 		if shape := seen[lower]; shape != nil {
-			if t := widenType(fields[i].Type, &shape.shape); t != nil {
+			if t := widenType(fields[i].Type, &shape.shape, room); t != nil {
 				fields[i].Type, changed = t, true
 			}
 		}
@@ -138,23 +140,25 @@ func widenFields(old []arrow.Field, seen map[string]*fieldShape) (fields []arrow
 	slices.SortFunc(added, func(a, b newField) int {
 		return cmp.Or(cmp.Compare(a.place, b.place), strings.Compare(a.Name, b.Name))
 	})
-	for _, f := range added {
-		fields = append(fields, f.Field)
+	news := make([]arrow.Field, len(added))
+	for i, f := range added {
+		news[i] = f.Field
 	}
-	return fields, changed || len(added) > 0
+	news = within(news, room)
+	return append(fields, news...), changed || len(news) > 0
 }
 
 // widenType returns the known type with the fields added that the objects in it have; nil if there are none.
-func widenType(t arrow.DataType, seen *shape) arrow.DataType {
+func widenType(t arrow.DataType, seen *shape, room *int) arrow.DataType {
 	switch t := t.(type) {
 	case *arrow.StructType:
-		if fields, changed := widenFields(t.Fields(), seen.fields); changed {
+		if fields, changed := widenFields(t.Fields(), seen.fields, room); changed {
 			return arrow.StructOf(fields...)
 		}
 	case *arrow.ListType:
 		if seen.element != nil {
 			element := t.ElemField()
-			if element.Type = widenType(element.Type, seen.element); element.Type != nil {
+			if element.Type = widenType(element.Type, seen.element, room); element.Type != nil {
 				return arrow.ListOfField(element)
 			}
 		}
@@ -164,7 +168,7 @@ func widenType(t arrow.DataType, seen *shape) arrow.DataType {
 			values.join(&f.shape)
 		}
 		value := t.ItemField()
-		if value.Type = widenType(value.Type, &values); value.Type != nil {
+		if value.Type = widenType(value.Type, &values, room); value.Type != nil {
 			return arrow.MapOfFields(t.KeyField(), value)
 		}
 	}

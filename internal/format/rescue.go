@@ -29,6 +29,11 @@ func (d *jsonDecoder) newField(key int, b []byte, i int) int {
 				"not empty, with none of the characters \" ,;{}()\\n\\t=\"; set new_fields to rescue, or declare the "+
 				"object around it as a map")
 		}
+		if d.columns >= d.opts.MaxColumns {
+			return d.fail(freshet.CodeNewField, i, "found a new field, and there are %d columns: max_columns "+
+				"allows no more than %d; where the names of fields are data, declare the object around them as a "+
+				"map, or set new_fields to rescue", d.columns, d.opts.MaxColumns)
+		}
 		d.widens = true
 	}
 	return end

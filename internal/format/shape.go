@@ -1,6 +1,7 @@
 package format
 
 import (
+	"math"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -232,7 +233,8 @@ func (s *shape) resolve() arrow.DataType {
 	case aDate:
 		return arrow.FixedWidthTypes.Date32
 	case aStruct:
-		fields, _ := widenFields(nil, s.fields)
+		all := math.MaxInt
+		fields, _ := widenFields(nil, s.fields, &all)
 		if len(fields) == 0 {
 			return nil
 		}
