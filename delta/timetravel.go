@@ -2,6 +2,7 @@ package delta
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -28,6 +29,43 @@ func (t *Table) SnapshotAsOf(ctx context.Context, at time.Time) (*Snapshot, erro
 		return nil, err
 	}
 	return t.SnapshotAt(ctx, version)
+}
+
+// VersionAsOf returns the newest version that was committed not later than at. Errors: as SnapshotAsOf.
+func (t *Table) VersionAsOf(ctx context.Context, at time.Time) (int64, error) { return t.versionAsOf(ctx, at) }
+
+// VersionSince returns the first version that was committed not before at: the first one that can be read when at is
+// before all of them. Errors: ErrVersionNotFound when at is after the last version.
+func (t *Table) VersionSince(ctx context.Context, at time.Time) (int64, error) {
+	at = at.Add(time.Millisecond - 1).Truncate(time.Millisecond) // commits are timed in whole ms
+	before, err := t.versionAsOf(ctx, at.Add(-time.Millisecond))
+	var none *VersionError
+	switch {
+	case errors.As(err, &none) && at.After(none.LastAt):
+		return 0, none.since(at)
+	case errors.As(err, &none):
+		return none.First, nil
+	case err != nil:
+		return 0, err
+	}
+	newest, err := t.Snapshot(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if before >= newest.version {
+		end, err := newest.Timestamp(ctx)
+		if err != nil {
+			return 0, err
+		}
+		return 0, (&VersionError{First: before, Last: newest.version, LastAt: end}).since(at)
+	}
+	return before + 1, nil
+}
+
+func (e *VersionError) since(at time.Time) error {
+	late := *e
+	late.Wanted = "a version since " + at.UTC().Format(time.RFC3339Nano)
+	return &late
 }
 
 func (t *Table) versionAsOf(ctx context.Context, at time.Time) (int64, error) {
