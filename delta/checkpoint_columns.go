@@ -83,7 +83,7 @@ func newCheckpointColumns(meta *Metadata, schema *Schema, actions []string) (*ch
 		return !slices.Contains(actions, f.Name)
 	})
 	for i, f := range c.schema.Fields {
-		column, err := parquetColumn(f, f.Name)
+		column, err := byName.parquetColumn(f, f.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -33,7 +33,7 @@ func newStatsParser(meta *Metadata, schema *Schema) (*statsParser, error) {
 		if isPartition(meta, f.Name) || !storable(f.Type) {
 			continue
 		}
-		column, err := parquetColumn(f, f.Name)
+		column, err := walk.mapping.parquetColumn(f, f.Name)
 		if err != nil {
 			return nil, err
 		}

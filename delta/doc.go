@@ -28,7 +28,7 @@
 //
 //	table, err := delta.Open(ctx, st, nil)
 //	snap, err := table.Snapshot(ctx)
-//	w, err := delta.NewWriter(st, snap.Schema(), snap.PartitionColumns(), nil)
+//	w, err := delta.NewWriter(st, snap.Metadata(), snap.Protocol(), nil)
 //	err = w.Write(ctx, rows)
 //	files, err := w.Close(ctx)
 //	tx := table.Begin(snap, nil)

@@ -66,7 +66,7 @@ func (r *statsRules) wants(n int, path []*parquet.Column) bool {
 	}
 	name := ""
 	for _, c := range path {
-		name = columnPath(name, strings.ToLower(c.Name))
+		name = columnPath(name, strings.ToLower(c.Source()))
 		if r.columns[name] {
 			return true
 		}
@@ -74,11 +74,11 @@ func (r *statsRules) wants(n int, path []*parquet.Column) bool {
 	return false
 }
 
-// json returns the statistics of a finished file.
-func (r *statsRules) json(w *parquet.Writer) string {
+// stats returns the statistics of a finished file.
+func (l *layout) stats(w *parquet.Writer) string {
 	var lo, hi, nulls nestedJSON
-	n := 0
-	w.Visit(func(path []*parquet.Column, s *parquet.Stats) {
+	r, n := &l.rules, 0
+	w.Visit(l.counted, func(path []*parquet.Column, s *parquet.Stats) {
 		n++
 		if !r.wants(n-1, path) {
 			return

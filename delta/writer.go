@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
-	"github.com/freshet-io/freshet/delta/internal/parquet"
 	"github.com/freshet-io/freshet/store"
 )
 
@@ -30,10 +28,15 @@ type WriterOptions struct {
 	MemoryBytes int64
 	// Buffers is memory that earlier writers used. Default: none, so that each writer makes its own.
 	Buffers *Buffers
-	// Properties are the table's properties (Metadata.Configuration). Those that concern data files are obeyed:
-	// delta.dataSkippingNumIndexedCols, delta.dataSkippingStatsColumns, delta.dataSkippingStringPrefixLength,
-	// delta.enableDeletionVectors, delta.parquet.compression.codec.
-	Properties map[string]string
+	// ChangeData makes the files change data files: batches have a string column ChangeTypeColumn, files lie below
+	// _change_data, and Changes returns them in place of adds.
+	ChangeData bool
+	// RowIDs says that batches may have the int64 columns RowIDColumn and RowCommitVersionColumn, which files keep:
+	// rows that moved keep their ids. Null stands for the id that the place of the row gives it.
+	RowIDs bool
+	// Trusted says that the rows come out of this table: values that are there are neither computed nor checked
+	// (constraints, generated columns, identity columns, defaults).
+	Trusted bool
 }
 
 func (o *WriterOptions) withDefaults() WriterOptions {
@@ -63,80 +66,38 @@ func (o *WriterOptions) withDefaults() WriterOptions {
 // no commit: the files that Close returns belong to the table once a Transaction has added them. It is used by one
 // goroutine, and ends with Close or Abort.
 type Writer struct {
-	st         store.Store
-	opts       WriterOptions
-	schema     *Schema
-	codec      parquet.Codec
-	rules      statsRules
-	kit        *kit             // nil after Close and Abort
-	columns    []parquet.Column // of the files: the schema's columns but those of the partitioning
-	data       []int            // their places in the schema
-	partitions []int            // the places of the partition columns in the schema
-	names      []string         // of the partition columns
-	splitter   splitter
-	matcher    matcher
-	rows       []int32 // 0, 1, 2 …
+	st       store.Store
+	opts     WriterOptions
+	layout   *layout
+	kit      *kit // nil after Close and Abort
+	splitter splitter
+	matcher  matcher
+	rows     []int32 // 0, 1, 2 …
 
-	open   map[string]*dataFile // by folder
-	adds   []Add
-	keys   []string // of adds
-	files  int
-	count  int64 // rows
-	closed int64 // bytes of adds
-	failed error // the first error after which files may be broken
+	open    map[string]*dataFile // by partition
+	adds    []Add
+	changes []CDC
+	keys    []string // of adds and changes
+	files   int
+	count   int64 // rows
+	closed  int64 // bytes of adds and changes
+	failed  error // the first error after which files may be broken
 }
 
-// NewWriter begins data files below the root of st, for a table of this schema and partitioning. Errors: a type that
-// cannot be written (variant; a struct of void only), a partition column that is no column of an atomic type.
-func NewWriter(st store.Store, schema *Schema, partitionColumns []string, opts *WriterOptions) (*Writer, error) {
-	w := &Writer{st: st, schema: schema, opts: opts.withDefaults(), open: make(map[string]*dataFile)}
-	if err := checkPartitionColumns(schema, partitionColumns); err != nil {
-		return nil, fmt.Errorf("write data files: %w", err)
-	}
+// NewWriter begins data files below the root of st, for the table that m and p describe: its schema, partitioning,
+// column mapping and properties. They are the snapshot's, or those of the commit that the files are for, and are not
+// changed. Errors: a type that cannot be written (variant; a struct of void only), a partition column that is no column
+// of an atomic type, a property that cannot be obeyed; *UnsupportedError.
+func NewWriter(st store.Store, m *Metadata, p *Protocol, opts *WriterOptions) (*Writer, error) {
+	w := &Writer{st: st, opts: opts.withDefaults(), open: make(map[string]*dataFile)}
 	var err error
-	if w.codec, err = codecOf(w.opts.Properties); err != nil {
+	if w.layout, err = newLayout(m, p, &w.opts); err != nil {
 		return nil, fmt.Errorf("write data files: %w", err)
 	}
-	w.rules = newStatsRules(w.opts.Properties)
-	for _, name := range partitionColumns {
-		f, i := schema.Lookup(name)
-		w.partitions = append(w.partitions, i)
-		w.names = append(w.names, f.Name)
-		w.splitter.types = append(w.splitter.types, f.Type)
-	}
-	for i, f := range schema.Fields {
-		if slices.Contains(w.partitions, i) || f.Type == Void {
-			continue
-		}
-		c, err := parquetColumn(f, f.Name)
-		if err != nil {
-			return nil, fmt.Errorf("write data files: %w", err)
-		}
-		w.columns = append(w.columns, c)
-		w.data = append(w.data, i)
-	}
-	if len(w.columns) == 0 {
-		return nil, errors.New("write data files: the schema has no column that files could hold")
-	}
-	w.kit = w.opts.Buffers.take(w.columns, w.codec)
+	w.matcher.extras = w.layout.extras
+	w.splitter.types = w.layout.types
+	w.kit = w.opts.Buffers.take(w.layout.columns, w.layout.codec)
 	return w, nil
-}
-
-// codecOf returns the codec that the table's properties ask for, zstd if they do not.
-func codecOf(properties map[string]string) (parquet.Codec, error) {
-	const key = "delta.parquet.compression.codec"
-	switch name := strings.ToLower(properties[key]); name {
-	case "", "zstd":
-		return parquet.Zstd, nil
-	case "snappy":
-		return parquet.Snappy, nil
-	case "gzip":
-		return parquet.Gzip, nil
-	case "none", "uncompressed":
-		return parquet.Uncompressed, nil
-	default:
-		return 0, fmt.Errorf("property %s: found %q, wanted zstd, snappy, gzip or none", key, name)
-	}
 }
 
 // Write appends the rows. Columns are matched by name, case ignored; a nullable column that rec lacks is null. Rec
@@ -146,7 +107,7 @@ func (w *Writer) Write(ctx context.Context, rec arrow.RecordBatch) error {
 	if w.failed != nil {
 		return w.failed
 	}
-	arrays, err := w.matcher.match(w.schema, rec)
+	arrays, err := w.matcher.match(w.layout.schema, rec)
 	if err != nil {
 		return err
 	}
@@ -165,11 +126,11 @@ func (w *Writer) write(ctx context.Context, arrays []arrow.Array, n int) error {
 	if n == 0 {
 		return nil
 	}
-	data := pick(arrays, w.data)
-	if len(w.partitions) == 0 {
+	data := pick(arrays, w.layout.data)
+	if len(w.layout.partitions) == 0 {
 		return w.append(ctx, part{rows: w.rows[:n]}, data)
 	}
-	for _, p := range w.splitter.split(pick(arrays, w.partitions), n) {
+	for _, p := range w.splitter.split(pick(arrays, w.layout.partitions), n) {
 		if err := w.append(ctx, p, data); err != nil {
 			return err
 		}
@@ -206,7 +167,7 @@ func (w *Writer) Buffered() int64 {
 	return n
 }
 
-// Close finishes all files and returns one Add for each, none when no row was written. Each file's footer has been
+// Close finishes all files and returns one Add for each, none when no row was written or when they are change data. Each file's footer has been
 // parsed and counted against the rows that went in. After an error, call Abort.
 func (w *Writer) Close(ctx context.Context) ([]Add, error) {
 	if w.failed != nil {
@@ -222,6 +183,9 @@ func (w *Writer) Close(ctx context.Context) ([]Add, error) {
 	return w.adds, nil
 }
 
+// Changes are the files of change data, after Close. Spec: "Add CDC File".
+func (w *Writer) Changes() []CDC { return w.changes }
+
 // Abort drops what was written, closed files too. Files that were committed must not be aborted.
 func (w *Writer) Abort(ctx context.Context) error {
 	var faults []error
@@ -232,7 +196,7 @@ func (w *Writer) Abort(ctx context.Context) error {
 		faults = append(faults, w.st.Delete(ctx, key))
 	}
 	clear(w.open)
-	w.adds, w.keys = nil, nil
+	w.adds, w.changes, w.keys = nil, nil, nil
 	w.end("it was aborted")
 	if err := errors.Join(faults...); err != nil {
 		return fmt.Errorf("drop data files: %w", err)

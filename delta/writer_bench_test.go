@@ -154,7 +154,7 @@ func benchmarkWriter(b *testing.B, batches []arrow.RecordBatch, jsonBytes int64,
 	var rows, size int64
 	before := cpuTime(b)
 	for b.Loop() {
-		w, err := delta.NewWriter(nowhere{}, schema, partitionBy, nil)
+		w, err := delta.NewWriter(nowhere{}, describe(schema, partitionBy, nil), oldest, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -3,6 +3,8 @@ package delta
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"path"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -15,7 +17,7 @@ import (
 
 // dataFile is an open file of one partition.
 type dataFile struct {
-	folder   string // "" in a table without partitions
+	part     string // "a=1/b=x"; "" in a table without partitions
 	values   map[string]*string
 	sink     *sink
 	pages    *parquet.Writer
@@ -146,11 +148,12 @@ func (w *Writer) largest(of func(*dataFile) int64) *dataFile {
 // file returns the open file of the partition. When there are too many, the largest is closed: whatever is closed
 // early then has at least its share of all that is open, and stragglers of old partitions do not make crumbs.
 func (w *Writer) file(ctx context.Context, values []*string) (*dataFile, error) {
-	folder := ""
+	l := w.layout
+	part := ""
 	if len(values) > 0 {
-		folder = partitionFolder(w.names, values)
+		part = partitionFolder(l.names, values)
 	}
-	if f, ok := w.open[folder]; ok {
+	if f, ok := w.open[part]; ok {
 		return f, nil
 	}
 	if len(w.open) >= w.opts.MaxOpenFiles {
@@ -158,30 +161,44 @@ func (w *Writer) file(ctx context.Context, values []*string) (*dataFile, error) 
 			return nil, err
 		}
 	}
-	f := &dataFile{folder: folder, values: make(map[string]*string), sink: &sink{st: w.st, key: w.newKey(folder)}}
+	f := &dataFile{part: part, values: make(map[string]*string), sink: &sink{st: w.st, key: w.newKey(part)}}
 	for i, v := range values {
-		f.values[w.names[i]] = v
+		f.values[l.names[i]] = v
 	}
 	f.pages = w.kit.open(f.sink)
-	w.open[folder] = f
+	w.open[part] = f
 	return f, nil
 }
 
 // newKey returns a name that no file ever had.
-func (w *Writer) newKey(folder string) string {
-	suffix := "." + w.codec.String() + ".parquet"
-	switch w.codec {
+func (w *Writer) newKey(part string) string {
+	l := w.layout
+	kind, suffix := "part", "."+l.codec.String()+".parquet"
+	switch l.codec {
 	case parquet.Gzip:
 		suffix = ".gz.parquet"
 	case parquet.Uncompressed:
 		suffix = ".parquet"
 	}
-	name := fmt.Sprintf("part-%05d-%s.c000%s", w.files, uuid.NewString(), suffix)
-	w.files++
-	if folder == "" {
-		return name
+	if w.opts.ChangeData {
+		kind = "cdc"
 	}
-	return folder + "/" + name
+	if l.prefix > 0 {
+		part = randomName(l.prefix)
+	}
+	name := fmt.Sprintf("%s-%05d-%s.c000%s", kind, w.files, uuid.NewString(), suffix)
+	w.files++
+	return path.Join(l.folder, part, name)
+}
+
+// randomName returns n letters and digits.
+func randomName(n int) string {
+	const alphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = alphabet[rand.IntN(len(alphabet))]
+	}
+	return string(b)
 }
 
 // closeFile finishes the file, verifies it and notes its Add.
@@ -190,25 +207,35 @@ func (w *Writer) closeFile(ctx context.Context, f *dataFile) error {
 	if err := f.pages.Close(); err != nil {
 		return fmt.Errorf("%s: %w", f.sink.key, err)
 	}
-	if err := f.verify(len(w.columns)); err != nil {
+	if err := f.verify(len(w.layout.columns)); err != nil {
 		return fmt.Errorf("%s: %w", f.sink.key, err)
 	}
 	if err := f.sink.upload.Close(); err != nil {
 		return fmt.Errorf("%s: %w", f.sink.key, err)
 	}
-	delete(w.open, f.folder)
+	delete(w.open, f.part)
 	w.keys = append(w.keys, f.sink.key)
 	w.closed += f.sink.size
+	w.note(f)
+	w.kit.keep(f.pages)
+	return nil
+}
+
+// note notes what the log will say of a finished file.
+func (w *Writer) note(f *dataFile) {
+	encoded := encodePath(f.sink.key)
+	if w.opts.ChangeData {
+		w.changes = append(w.changes, CDC{Path: encoded, PartitionValues: f.values, Size: f.sink.size})
+		return
+	}
 	w.adds = append(w.adds, Add{
-		Path:             encodePath(f.sink.key),
+		Path:             encoded,
 		PartitionValues:  f.values,
 		Size:             f.sink.size,
 		ModificationTime: time.Now().UnixMilli(),
 		DataChange:       true,
-		Stats:            w.rules.json(f.pages),
+		Stats:            w.layout.stats(f.pages),
 	})
-	w.kit.keep(f.pages)
-	return nil
 }
 
 // verify has another implementation parse the footer and counts the rows, before the file becomes visible.

@@ -3,6 +3,7 @@ package delta
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -26,23 +27,27 @@ func (e *NullError) Error() string {
 
 // matcher finds a batch's columns for a schema. It remembers the last batch's schema, since most are alike.
 type matcher struct {
+	extras []string // columns that batches may have beside those of the schema
 	last   *arrow.Schema
-	places []int // of the schema's columns in the batch; -1: it has none
+	places []int // of the schema's columns, then of extras, in the batch; -1: it has none
 }
 
-// match returns the batch's arrays in the order of the schema, nil for columns that it lacks.
+// match returns the batch's arrays in the order of the schema and of the extras, nil for columns that it lacks.
 func (m *matcher) match(s *Schema, rec arrow.RecordBatch) ([]arrow.Array, error) {
 	if m.last == nil || m.last != rec.Schema() && !m.last.Equal(rec.Schema()) {
-		places, err := matchColumns(s, rec.Schema())
+		places, err := m.find(s, rec.Schema())
 		if err != nil {
 			return nil, err
 		}
 		m.last, m.places = rec.Schema(), places
 	}
-	arrays := make([]arrow.Array, len(s.Fields))
+	arrays := make([]arrow.Array, len(m.places))
 	for i, at := range m.places {
 		if at >= 0 {
 			arrays[i] = rec.Column(at)
+		}
+		if i >= len(s.Fields) {
+			continue
 		}
 		if err := checkNulls(&s.Fields[i], arrays[i], s.Fields[i].Name, int(rec.NumRows())); err != nil {
 			return nil, err
@@ -51,12 +56,19 @@ func (m *matcher) match(s *Schema, rec arrow.RecordBatch) ([]arrow.Array, error)
 	return arrays, nil
 }
 
-func matchColumns(s *Schema, as *arrow.Schema) ([]int, error) {
-	places := make([]int, len(s.Fields))
+func (m *matcher) find(s *Schema, as *arrow.Schema) ([]int, error) {
+	places := make([]int, len(s.Fields)+len(m.extras))
 	for i := range places {
 		places[i] = -1
 	}
 	for j, f := range as.Fields() {
+		if i := slices.Index(m.extras, f.Name); i >= 0 {
+			if wanted := extraType(f.Name); f.Type.ID() != wanted.ID() {
+				return nil, &SchemaMismatchError{Column: f.Name, Found: f.Type.String(), Wanted: wanted.String()}
+			}
+			places[len(s.Fields)+i] = j
+			continue
+		}
 		field, i := s.Lookup(f.Name)
 		if field == nil {
 			return nil, &SchemaMismatchError{Column: f.Name, Found: f.Type.String(), Wanted: "no such column"}
@@ -70,6 +82,14 @@ func matchColumns(s *Schema, as *arrow.Schema) ([]int, error) {
 		places[i] = j
 	}
 	return places, nil
+}
+
+// extraType is the type of a column that is no column of the table.
+func extraType(name string) arrow.DataType {
+	if name == ChangeTypeColumn {
+		return arrow.BinaryTypes.String
+	}
+	return arrow.PrimitiveTypes.Int64
 }
 
 // checkType checks that arrays of type a hold values of t. An array of type null holds nulls of any type.
@@ -206,41 +226,47 @@ func checkElements(f *Field, list array.ListLike, elements arrow.Array, path str
 }
 
 // parquetColumn returns how a field is laid out in data files.
-func parquetColumn(f Field, path string) (parquet.Column, error) {
-	c := parquet.Column{Name: f.Name, Nullable: f.Nullable, FieldID: fieldID(f.Metadata)}
+func (m mapping) parquetColumn(f Field, path string) (parquet.Column, error) {
+	c := parquet.Column{Name: m.physicalName(&f), Nullable: f.Nullable}
+	if c.Name != f.Name {
+		c.From = f.Name
+	}
+	if m != byName {
+		c.FieldID = fieldID(f.Metadata)
+	}
 	var err error
 	switch t := f.Type.(type) {
 	case Decimal:
 		c.Kind, c.Precision, c.Scale = parquet.Decimal, t.Precision, t.Scale
 	case *Struct:
 		c.Kind = parquet.Struct
-		err = parquetChildren(&c, path, t.Fields...)
+		err = m.parquetChildren(&c, path, t.Fields...)
 		if err == nil && len(c.Children) == 0 {
 			err = fmt.Errorf("column %q: a struct without a field that files could hold cannot be written", path)
 		}
 	case *Array:
 		c.Kind = parquet.List
-		err = parquetChildren(&c, path, Field{Name: "element", Type: t.Element, Nullable: t.ContainsNull})
+		err = m.parquetChildren(&c, path, Field{Name: "element", Type: t.Element, Nullable: t.ContainsNull})
 	case *Map:
 		c.Kind = parquet.Map
-		err = parquetChildren(&c, path, Field{Name: "key", Type: t.Key},
+		err = m.parquetChildren(&c, path, Field{Name: "key", Type: t.Key},
 			Field{Name: "value", Type: t.Value, Nullable: t.ValueContainsNull})
 	case Primitive:
 		kind, ok := primitiveKinds[t]
 		if !ok {
-			return c, fmt.Errorf("column %q: values of type %s cannot be written", path, t)
+			return c, &UnsupportedError{Feature: fmt.Sprintf("the type %s of column %q", t, path), Write: true}
 		}
 		c.Kind = kind
 	}
 	return c, err
 }
 
-func parquetChildren(c *parquet.Column, path string, fields ...Field) error {
+func (m mapping) parquetChildren(c *parquet.Column, path string, fields ...Field) error {
 	for _, f := range fields {
 		if f.Type == Void && c.Kind == parquet.Struct {
 			continue // a void field is left out of files
 		}
-		child, err := parquetColumn(f, columnPath(path, f.Name))
+		child, err := m.parquetColumn(f, columnPath(path, f.Name))
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func TestWriter_UploadsGatherInMemory_StaysWithinMemoryBytes(t *testing.T) {
 	arrowSchema := s.Arrow()
 	st := &gathering{Mem: store.NewMem()}
 	opts := &delta.WriterOptions{MemoryBytes: bound}
-	w, err := delta.NewWriter(st, s, []string{"p"}, opts)
+	w, err := delta.NewWriter(st, describe(s, []string{"p"}, nil), oldest, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

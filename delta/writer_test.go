@@ -39,11 +39,26 @@ func fields(pairs ...any) *delta.Schema {
 	return s
 }
 
+// oldest is the protocol of a table without features.
+var oldest = &delta.Protocol{MinReaderVersion: 1, MinWriterVersion: 2}
+
+// describe is the metadata of a table.
+func describe(s *delta.Schema, parts []string, properties map[string]string) *delta.Metadata {
+	return &delta.Metadata{SchemaString: s.String(), PartitionColumns: parts, Configuration: properties}
+}
+
 // writeAll writes the batches with one writer.
 func writeAll(t testing.TB, st store.Store, s *delta.Schema, parts []string, opts *delta.WriterOptions,
 	batches ...arrow.RecordBatch) []delta.Add {
 	t.Helper()
-	w, err := delta.NewWriter(st, s, parts, opts)
+	return writeUnder(t, st, describe(s, parts, nil), opts, batches...)
+}
+
+// writeUnder writes the batches under the metadata.
+func writeUnder(t testing.TB, st store.Store, m *delta.Metadata, opts *delta.WriterOptions,
+	batches ...arrow.RecordBatch) []delta.Add {
+	t.Helper()
+	w, err := delta.NewWriter(st, m, oldest, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +136,7 @@ func TestWriter_NullInNotNullColumn_RefusesTheBatchAndGoesOn(t *testing.T) {
 	s := fields("a", delta.Long, "s", &delta.Struct{Fields: []delta.Field{{Name: "x", Type: delta.Long}}},
 		"l", &delta.Array{Element: delta.Long})
 	s.Fields[0].Nullable = false
-	w, err := delta.NewWriter(store.NewMem(), s, nil, nil)
+	w, err := delta.NewWriter(store.NewMem(), describe(s, nil, nil), oldest, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +164,7 @@ func TestWriter_NullInNotNullColumn_RefusesTheBatchAndGoesOn(t *testing.T) {
 
 func TestWriter_ColumnOfAnotherType_NamesFoundAndWanted(t *testing.T) {
 	s := fields("a", delta.Long, "d", delta.Decimal{Precision: 10, Scale: 2})
-	w, err := delta.NewWriter(store.NewMem(), s, nil, nil)
+	w, err := delta.NewWriter(store.NewMem(), describe(s, nil, nil), oldest, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +256,7 @@ func TestWriter_TargetSizeReached_BeginsAnotherFile(t *testing.T) {
 func TestWriter_Abort_LeavesNothing(t *testing.T) {
 	s := fields("p", delta.Integer, "v", delta.Long)
 	st := store.NewMem()
-	w, err := delta.NewWriter(st, s, []string{"p"}, &delta.WriterOptions{MaxOpenFiles: 1})
+	w, err := delta.NewWriter(st, describe(s, []string{"p"}, nil), oldest, &delta.WriterOptions{MaxOpenFiles: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +286,7 @@ func TestNewWriter_WhatCannotBeWritten_IsRefused(t *testing.T) {
 		{fields("a", delta.Long, "b", &delta.Array{Element: delta.Long}), []string{"b"}},
 		{fields("a", delta.Long, "b", delta.Long), []string{"b", "B"}},
 	} {
-		if _, err := delta.NewWriter(store.NewMem(), c.schema, c.parts, nil); err == nil {
+		if _, err := delta.NewWriter(store.NewMem(), describe(c.schema, c.parts, nil), oldest, nil); err == nil {
 			t.Errorf("%s partitioned by %q was taken", c.schema, c.parts)
 		}
 	}
@@ -350,8 +365,8 @@ func TestWriter_StatsColumns_AsThePropertiesSay(t *testing.T) {
 		{"delta.dataSkippingStatsColumns", "b, `s`.y", `{"s":{"y":1},"b":0}`},
 		{"delta.dataSkippingStatsColumns", "s", `{"s":{"x":1,"y":1}}`},
 	} {
-		opts := &delta.WriterOptions{Properties: map[string]string{c.key: c.value}}
-		adds := writeAll(t, store.NewMem(), s, nil, opts, batchOf(t, s, row))
+		m := describe(s, nil, map[string]string{c.key: c.value})
+		adds := writeUnder(t, store.NewMem(), m, nil, batchOf(t, s, row))
 		if !strings.Contains(adds[0].Stats, `"nullCount":`+c.nulls+`}`) {
 			t.Errorf("%s=%s: got %s, want nullCount %s", c.key, c.value, adds[0].Stats, c.nulls)
 		}

@@ -318,8 +318,8 @@ func (h *scene) write(rows []row) []delta.Add {
 		fmt.Fprintf(&text, `,{"id":%d,"v":%d}`, r.id, r.v)
 	}
 	s := fields("id", delta.Long, "v", delta.Long)
-	plain := &delta.WriterOptions{Properties: map[string]string{"delta.parquet.compression.codec": "none"}}
-	return writeAll(h.t, h.st, s, nil, plain, batchOf(h.t, s, "["+text.String()[1:]+"]"))
+	plain := describe(s, nil, map[string]string{"delta.parquet.compression.codec": "none"})
+	return writeUnder(h.t, h.st, plain, nil, batchOf(h.t, s, "["+text.String()[1:]+"]"))
 }
 
 // check replays the commits in their order and compares every version with the rowModel.

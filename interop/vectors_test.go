@@ -62,7 +62,11 @@ func (m *madeTable) writeJSON(rows string) []delta.Add {
 		m.t.Fatal(err)
 	}
 	defer rec.Release()
-	w, err := delta.NewWriter(m.st, m.schema, nil, nil)
+	snap, err := m.table.Snapshot(context.Background())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	w, err := delta.NewWriter(m.st, snap.Metadata(), snap.Protocol(), nil)
 	if err == nil {
 		err = w.Write(context.Background(), rec)
 	}

@@ -16,16 +16,16 @@ import (
 
 // commit is a sealed part of one table.
 type commit struct {
-	t          *table
-	schema     *delta.Schema // that the files were written with; nil when there are none
-	partitions []string
-	adds       []delta.Add
-	writers    []*delta.Writer // of adds, to delete them
-	lanes      map[freshet.Lane]*stretch
-	rows       int64
-	bytes      int64
-	rejects    *sealedRejects // nil: none
-	uncertain  bool           // an attempt may have landed: the files must stay
+	t         *table
+	schema    *delta.Schema   // that the files were written with; nil when there are none
+	meta      *delta.Metadata // that the files were written under
+	adds      []delta.Add
+	writers   []*delta.Writer // of adds, to delete them
+	lanes     map[freshet.Lane]*stretch
+	rows      int64
+	bytes     int64
+	rejects   *sealedRejects // nil: none
+	uncertain bool           // an attempt may have landed: the files must stay
 }
 
 // Table is the table's name.
@@ -155,7 +155,7 @@ func (c *commit) fit(tx *delta.Transaction, snap *delta.Snapshot) error {
 	stale := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{freshet.ErrStale}, args...)...)
 	}
-	if !sameNames(c.partitions, snap.PartitionColumns()) {
+	if !sameNames(c.meta.PartitionColumns, snap.PartitionColumns()) {
 		return stale("its partition columns have changed")
 	}
 	merged, wider, err := snap.Schema().Merge(c.schema)
@@ -173,8 +173,10 @@ func (c *commit) fit(tx *delta.Transaction, snap *delta.Snapshot) error {
 	if c.t.a.opts.FixedSchema {
 		return stale("columns of its schema are gone")
 	}
-	meta := snap.Metadata().Clone()
-	meta.SchemaString = merged.String()
+	meta, err := snap.Metadata().WithSchema(merged)
+	if err != nil {
+		return stale("its schema has changed: %w", err)
+	}
 	tx.SetMetadata(meta)
 	return nil
 }

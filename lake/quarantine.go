@@ -121,10 +121,11 @@ func widenQuarantine(tx *delta.Transaction, snap *delta.Snapshot) error {
 	if err != nil || !wider {
 		return err
 	}
-	meta := snap.Metadata().Clone()
-	meta.SchemaString = merged.String()
-	tx.SetMetadata(meta)
-	return nil
+	meta, err := snap.Metadata().WithSchema(merged)
+	if err == nil {
+		tx.SetMetadata(meta)
+	}
+	return err
 }
 
 func newQuarantineWriter(st store.Store) (*delta.Writer, error) {
@@ -132,9 +133,10 @@ func newQuarantineWriter(st store.Store) (*delta.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return delta.NewWriter(st, schema, nil, &delta.WriterOptions{MemoryBytes: 16 << 20, RowGroupBytes: 8 << 20,
-		Properties: map[string]string{
-			"delta.dataSkippingStatsColumns": quarantineStats}})
+	meta := &delta.Metadata{SchemaString: schema.String(), Configuration: map[string]string{
+		"delta.dataSkippingStatsColumns": quarantineStats}}
+	return delta.NewWriter(st, meta, &delta.Protocol{MinReaderVersion: 1, MinWriterVersion: 2},
+		&delta.WriterOptions{MemoryBytes: 16 << 20, RowGroupBytes: 8 << 20})
 }
 
 // quarantineRows builds rows of a quarantine table.

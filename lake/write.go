@@ -18,11 +18,12 @@ const maxMisfits = 8
 
 // writing is the half of a table that only the goroutine that writes touches: what is written and not sealed.
 type writing struct {
-	schema     *delta.Schema // of the files that are written; nil: to be asked of the table
-	partitions []string
-	properties map[string]string
-	last       *arrow.Schema // of the batch before, which fits schema
-	misfits    int
+	schema *delta.Schema   // of the files that are written; nil: to be asked of the table
+	meta   *delta.Metadata // of the table, as the files' columns would make it
+	proto  *delta.Protocol
+	last   *arrow.Schema // of the batch before, which fits schema
+
+	misfits int
 
 	writer  *delta.Writer
 	full    []*delta.Writer // with narrower schemas, before the batches' columns grew
@@ -66,9 +67,8 @@ func (t *table) writeRows(ctx context.Context, b *freshet.Batch) error {
 		return err
 	}
 	if t.writer == nil {
-		w, err := delta.NewWriter(t.st, t.schema, t.partitions, &delta.WriterOptions{
-			TargetFileBytes: t.a.opts.TargetFileBytes, MemoryBytes: t.a.opts.MemoryBytes, Properties: t.properties,
-			Buffers: &t.a.buffers,
+		w, err := delta.NewWriter(t.st, t.meta, t.proto, &delta.WriterOptions{
+			TargetFileBytes: t.a.opts.TargetFileBytes, MemoryBytes: t.a.opts.MemoryBytes, Buffers: &t.a.buffers,
 		})
 		if err != nil {
 			return explain(t.name, err)
@@ -148,7 +148,13 @@ func (t *table) accept(ctx context.Context, rows *arrow.Schema) error {
 		t.full = append(t.full, t.writer)
 		t.writer = nil
 	}
-	t.schema, t.last, t.misfits = merged, rows, 0
+	if t.meta, err = t.meta.WithSchema(merged); err != nil {
+		return t.misfit(err)
+	}
+	if t.schema, err = t.meta.Schema(); err != nil {
+		return explain(t.name, err)
+	}
+	t.last, t.misfits = rows, 0
 	return nil
 }
 
@@ -168,6 +174,7 @@ func (t *table) fitTable(ctx context.Context, rows *delta.Schema) (*delta.Schema
 	if snap == nil {
 		return nil, false, explain(t.name, delta.ErrNoTable)
 	}
+	t.meta, t.proto = snap.Metadata(), snap.Protocol()
 	merged, _, err = t.fit(snap.Schema(), rows)
 	return merged, true, err
 }
@@ -189,8 +196,7 @@ func (t *table) learn(ctx context.Context) error {
 	if snap == nil {
 		return explain(t.name, delta.ErrNoTable)
 	}
-	t.schema, t.partitions = snap.Schema(), snap.PartitionColumns()
-	t.properties = snap.Metadata().Configuration
+	t.schema, t.meta, t.proto = snap.Schema(), snap.Metadata(), snap.Protocol()
 	return nil
 }
 
@@ -272,8 +278,7 @@ func (a *Append) Seal(ctx context.Context) ([]freshet.Commit, error) {
 }
 
 func (t *table) seal(ctx context.Context) (*commit, error) {
-	c := &commit{t: t, schema: t.schema, partitions: t.partitions, lanes: t.lanes, rows: t.rows,
-		writers: t.writers()}
+	c := &commit{t: t, schema: t.schema, meta: t.meta, lanes: t.lanes, rows: t.rows, writers: t.writers()}
 	for _, w := range c.writers {
 		adds, err := w.Close(ctx)
 		if err != nil {

@@ -50,11 +50,20 @@ const (
 // Column is one column, or one node below a nested column.
 type Column struct {
 	Name             string
+	From             string // the name of the field of an Arrow struct that it is taken from; "" when it is Name
 	Kind             Kind
 	Nullable         bool
 	FieldID          int32 // 0: none
 	Precision, Scale int   // of a Decimal
 	Children         []Column
+}
+
+// Source is the name of the field of an Arrow struct that the column is taken from.
+func (c *Column) Source() string {
+	if c.From != "" {
+		return c.From
+	}
+	return c.Name
 }
 
 // Options tune a Writer; the zero value of each field means its default.

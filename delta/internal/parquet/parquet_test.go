@@ -261,7 +261,7 @@ func TestWriter_RowsByIndex_OnlyThoseInThatOrder(t *testing.T) {
 	if want := `["d" (null) "b" (null) (null)]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	w.Visit(func(path []*parquet.Column, s *parquet.Stats) {
+	w.Visit(len(columns), func(path []*parquet.Column, s *parquet.Stats) {
 		if s.Nulls != 3 || string(s.MinBytes) != "b" || string(s.MaxBytes) != "d" {
 			t.Errorf("got nulls %d, bounds %q to %q", s.Nulls, s.MinBytes, s.MaxBytes)
 		}
@@ -298,7 +298,7 @@ func TestWriter_FloatBounds_NoNaNAndSignedZeros(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.Visit(func(_ []*parquet.Column, s *parquet.Stats) {
+	w.Visit(1, func(_ []*parquet.Column, s *parquet.Stats) {
 		if !s.HasNaN || !math.Signbit(s.MinFloat) || math.Signbit(s.MaxFloat) {
 			t.Errorf("got %+v", s)
 		}

@@ -170,7 +170,7 @@ func (w *Writer) walkStruct(n *node, arr arrow.Array, lv levels) error {
 		}
 	}
 	for _, c := range n.children {
-		if err := w.walk(c, childOf(s, c.col.Name), lv); err != nil {
+		if err := w.walk(c, childOf(s, c.col.Source()), lv); err != nil {
 			return fmt.Errorf("field %q: %w", c.col.Name, err)
 		}
 	}

@@ -25,10 +25,10 @@ type Stats struct {
 	minPrefix, maxPrefix uint64
 }
 
-// Visit calls f for each column of the tree that can be counted, parents before children in the order of the columns:
-// every leaf, list and map that is not inside a list or map. path is valid during the call.
-func (w *Writer) Visit(f func(path []*Column, s *Stats)) {
-	for _, n := range w.roots {
+// Visit calls f for each part of the first n columns that can be counted, in their order: every leaf, list and map that
+// is not inside a list or map. path is valid during the call.
+func (w *Writer) Visit(n int, f func(path []*Column, s *Stats)) {
+	for _, n := range w.roots[:n] {
 		n.visit(nil, f)
 	}
 }
