@@ -55,8 +55,7 @@ func appendPoints(t testing.TB, table *delta.Table, rng *rand.Rand, first, n int
 			rng.NormFloat64(), rng.IntN(20))
 	}
 	tx := table.Begin(snap, nil)
-	tx.Add(writeAll(t, table.Store(), snap.Schema(), snap.PartitionColumns(), &delta.WriterOptions{
-		Properties: snap.Metadata().Configuration},
+	tx.Add(writeUnder(t, table.Store(), snap.Metadata(), nil,
 		batchOf(t, snap.Schema(), "["+strings.TrimSuffix(rows.String(), ",")+"]"))...)
 	tx.BlindAppend(true)
 	if _, err := tx.Commit(context.Background()); err != nil {

@@ -88,8 +88,8 @@ func (r *optimizer) do(ctx context.Context, j *job) (done *rewritten, err error)
 
 // rewriter begins files for rows that come out of the table's own files.
 func (s *Snapshot) rewriter(targetBytes int64) (*Writer, error) {
-	return NewWriter(s.table.st, s.Schema(), s.PartitionColumns(),
-		&WriterOptions{TargetFileBytes: targetBytes, Properties: s.Metadata().Configuration})
+	return NewWriter(s.table.st, s.Metadata(), s.Protocol(),
+		&WriterOptions{TargetFileBytes: targetBytes, Trusted: true})
 }
 
 // rewriteScan are the options of a scan whose rows are written again.

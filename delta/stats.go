@@ -75,7 +75,7 @@ func (r *statsRules) wants(n int, path []*parquet.Column) bool {
 }
 
 // stats returns the statistics of a finished file.
-func (l *layout) stats(w *parquet.Writer) string {
+func (l *fileLayout) stats(w *parquet.Writer) string {
 	var lo, hi, nulls nestedJSON
 	r, n := &l.rules, 0
 	w.Visit(l.counted, func(path []*parquet.Column, s *parquet.Stats) {

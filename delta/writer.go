@@ -68,7 +68,7 @@ func (o *WriterOptions) withDefaults() WriterOptions {
 type Writer struct {
 	st       store.Store
 	opts     WriterOptions
-	layout   *layout
+	layout   *fileLayout
 	kit      *kit // nil after Close and Abort
 	splitter splitter
 	matcher  matcher
@@ -91,7 +91,7 @@ type Writer struct {
 func NewWriter(st store.Store, m *Metadata, p *Protocol, opts *WriterOptions) (*Writer, error) {
 	w := &Writer{st: st, opts: opts.withDefaults(), open: make(map[string]*dataFile)}
 	var err error
-	if w.layout, err = newLayout(m, p, &w.opts); err != nil {
+	if w.layout, err = newFileLayout(m, p, &w.opts); err != nil {
 		return nil, fmt.Errorf("write data files: %w", err)
 	}
 	w.matcher.extras = w.layout.extras

@@ -9,9 +9,9 @@ import (
 	"github.com/freshet-io/freshet/delta/internal/parquet"
 )
 
-// layout is how the data files of a table are laid out: which columns they hold, under which names, and what their
+// fileLayout is how the data files of a table are laid out: which columns they hold, under which names, and what their
 // add actions tell.
-type layout struct {
+type fileLayout struct {
 	schema     *Schema
 	mapping    mapping
 	columns    []parquet.Column // of the files
@@ -27,9 +27,9 @@ type layout struct {
 	folder     string // of all files: "", or "_change_data"
 }
 
-// newLayout says how files are laid out under this metadata. Errors: a type that cannot be written (variant; a struct
+// newFileLayout says how files are laid out under this metadata. Errors: a type that cannot be written (variant; a struct
 // of void only), a partition column that is no column of an atomic type, a property that cannot be obeyed.
-func newLayout(m *Metadata, p *Protocol, opts *WriterOptions) (*layout, error) {
+func newFileLayout(m *Metadata, p *Protocol, opts *WriterOptions) (*fileLayout, error) {
 	schema, err := ParseSchema(m.SchemaString)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func newLayout(m *Metadata, p *Protocol, opts *WriterOptions) (*layout, error) {
 	if err := checkPartitionColumns(schema, m.PartitionColumns); err != nil {
 		return nil, err
 	}
-	l := &layout{schema: schema, mapping: mappingOf(m.Configuration), rules: newStatsRules(m.Configuration)}
+	l := &fileLayout{schema: schema, mapping: mappingOf(m.Configuration), rules: newStatsRules(m.Configuration)}
 	if l.codec, err = codecOf(m.Configuration); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func newLayout(m *Metadata, p *Protocol, opts *WriterOptions) (*layout, error) {
 }
 
 // add lays out the i-th column of the schema; a void column is left out of files.
-func (l *layout) add(i int) error {
+func (l *fileLayout) add(i int) error {
 	f := l.schema.Fields[i]
 	if f.Type == Void {
 		return nil
@@ -86,7 +86,7 @@ func (l *layout) add(i int) error {
 }
 
 // addExtras lays out what the options ask for beside the table's columns.
-func (l *layout) addExtras(m *Metadata, opts *WriterOptions) error {
+func (l *fileLayout) addExtras(m *Metadata, opts *WriterOptions) error {
 	extra := func(column string, c parquet.Column) {
 		l.columns, l.data = append(l.columns, c), append(l.data, len(l.schema.Fields)+len(l.extras))
 		l.extras = append(l.extras, column)
