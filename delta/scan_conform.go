@@ -109,27 +109,6 @@ func (m mapping) conformMap(t *Map, want arrow.DataType, arr arrow.Array, path s
 	return rebuild(want, mp.Data(), entries)
 }
 
-// conformVariant accepts variants whose values are whole; shredded ones would have to be put together.
-func conformVariant(arr arrow.Array, path string) (arrow.Array, error) {
-	s, ok := arr.(*array.Struct)
-	if !ok {
-		return nil, typeFault(path, arr, Variant)
-	}
-	t := s.DataType().(*arrow.StructType)
-	children := make([]arrow.ArrayData, 2)
-	for i, f := range arrowVariant.Fields() {
-		at, ok := t.FieldIdx(f.Name)
-		if !ok || s.Data().Children()[at].DataType().ID() != arrow.BINARY {
-			return nil, typeFault(path, arr, Variant)
-		}
-		children[i] = s.Data().Children()[at]
-	}
-	if t.NumFields() != 2 {
-		return nil, &UnsupportedError{Feature: "shredded variants, in column " + path}
-	}
-	return rebuild(arrowVariant, s.Data(), children...)
-}
-
 // nullArray returns n nulls of any type.
 func nullArray(t arrow.DataType, n int) arrow.Array {
 	if t.ID() == arrow.NULL {

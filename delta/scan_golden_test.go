@@ -55,19 +55,40 @@ func TestScan_TablesOfOthers_RowsAsTheirEnginesRead(t *testing.T) {
 		cells := append(strings.Split(line, "\t"), "")
 		t.Run(cells[0], func(t *testing.T) {
 			t.Parallel()
-			if strings.Contains(cells[5], "testOnly") {
-				t.Skip(cells[5])
-			}
-			st, err := store.NewDisk(filepath.Join(root, cells[0], "delta"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			compareGolden(t, st, cells[1], cells[2], cells[3])
+			compareGolden(t, goldenStore(t, filepath.Join(root, cells[0], "delta")), cells)
 		})
 	}
 }
 
-func compareGolden(t *testing.T, st store.Store, version, rows, sum string) {
+// testPrefix begins the names of some files of deletion vectors. Delta's own tests add it when they write and when they
+// read; no table in the world has it.
+const testPrefix = "test%dv%prefix-"
+
+// goldenStore is the table's folder, or a copy without the prefix if the table has it.
+func goldenStore(t *testing.T, dir string) store.Store {
+	if found, _ := filepath.Glob(filepath.Join(dir, testPrefix+"*")); len(found) > 0 {
+		plain := t.TempDir()
+		if err := os.CopyFS(plain, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range found {
+			name := filepath.Base(path)
+			if err := os.Rename(filepath.Join(plain, name), filepath.Join(plain, name[len(testPrefix):])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dir = plain
+	}
+	st, err := store.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// compareGolden compares the newest version with a line of EXPECTED.tsv.
+func compareGolden(t *testing.T, st store.Store, cells []string) {
+	version, rows, sum := cells[1], cells[2], cells[3]
 	table, err := delta.Open(context.Background(), st, nil)
 	var gotSum string
 	var gotRows int64
@@ -85,8 +106,6 @@ func compareGolden(t *testing.T, st store.Store, version, rows, sum string) {
 		if err == nil {
 			t.Errorf("got %d rows, want an error", gotRows)
 		}
-	case errors.Is(err, delta.ErrUnsupportedFeature) && strings.Contains(t.Name(), "variant"):
-		t.Skipf("shredded variants are not read: %v", err)
 	case err != nil:
 		t.Error(err)
 	case gotSum != sum || strconv.FormatInt(gotRows, 10) != rows:
