@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 
@@ -66,7 +65,7 @@ func (f *remoteFile) fetch(from, to int64) error {
 		return corrupt("%s ends before byte %d, although it was listed with %d bytes", f.key, to, f.size)
 	}
 	if err != nil {
-		return fmt.Errorf("read %s: %w", f.key, err)
+		return err
 	}
 	f.held = append(f.held, span{from, to, data})
 	return nil
@@ -86,7 +85,7 @@ func (f *remoteFile) ReadAt(p []byte, off int64) (int, error) {
 	}
 	data, err := f.st.ReadRange(f.ctx, f.key, off, int64(len(want)))
 	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", f.key, err)
+		return 0, err
 	}
 	n := copy(want, data)
 	return n, endOf(n, p)

@@ -173,13 +173,13 @@ func (s *Snapshot) physicalRows(ctx context.Context, add *Add) (int64, error) {
 	if n, ok := recordCount(add.Stats); ok {
 		return n, nil
 	}
-	key, err := s.fileOf(add.Path)
+	at, err := s.locate(ctx, add.Path)
 	if err != nil {
 		return 0, err
 	}
-	f, err := openParquet(ctx, s.table.st, key, add.Size)
+	f, err := openParquet(ctx, at.st, at.key, add.Size)
 	if err != nil {
-		return 0, fmt.Errorf("count the rows of %s: %w", key, err)
+		return 0, fmt.Errorf("count the rows of %s: %w", add.Path, absent(err))
 	}
 	return f.NumRows(), nil
 }

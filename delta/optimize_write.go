@@ -256,7 +256,7 @@ func (r *optimizer) drop(ctx context.Context, done []*rewritten) {
 			continue
 		}
 		for i := range d.adds {
-			if key, ok := r.snap.ownKey(d.adds[i].Path); ok {
+			if key, ok := r.snap.table.within(d.adds[i].Path); ok {
 				_ = r.table.st.Delete(ctx, key)
 			}
 		}

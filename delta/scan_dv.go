@@ -109,21 +109,26 @@ func vectorBytes(ctx context.Context, s *Snapshot, v *DeletionVector) ([]byte, e
 		}
 		return data[:size], nil
 	}
-	key, err := vectorKey(s, v)
+	name, err := vectorName(v)
 	if err != nil {
 		return nil, err
 	}
+	at, err := s.locate(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	key := at.key
 	offset := int64(0)
 	if v.Offset != nil {
 		offset = int64(*v.Offset)
 	}
 	// size (int32, big endian), the data, CRC-32 of the data (big endian)
-	frame, err := s.Table().Store().ReadRange(ctx, key, offset, size+8)
+	frame, err := at.st.ReadRange(ctx, key, offset, size+8)
 	if errors.Is(err, io.EOF) || err == nil && int64(len(frame)) != size+8 {
 		return nil, corrupt("%s is shorter than %d bytes", key, offset+size+8)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", key, err)
+		return nil, absent(err)
 	}
 	data := frame[4 : 4+size]
 	if n := binary.BigEndian.Uint32(frame); int64(n) != size {
@@ -135,11 +140,11 @@ func vectorBytes(ctx context.Context, s *Snapshot, v *DeletionVector) ([]byte, e
 	return data, nil
 }
 
-// vectorKey is the file that holds the vector: named by an absolute path, or by an optional prefix and a UUID.
-func vectorKey(s *Snapshot, v *DeletionVector) (string, error) {
+// vectorName is the path of the file that holds the vector: named by an absolute one, or by an optional prefix and a UUID.
+func vectorName(v *DeletionVector) (string, error) {
 	switch v.StorageType {
 	case "p":
-		return s.fileOf(v.PathOrInlineDv)
+		return v.PathOrInlineDv, nil
 	case "u":
 		n := len(v.PathOrInlineDv) - 20
 		if n < 0 {
@@ -153,7 +158,7 @@ func vectorKey(s *Snapshot, v *DeletionVector) (string, error) {
 		if prefix := v.PathOrInlineDv[:n]; prefix != "" {
 			name = prefix + "/" + name
 		}
-		return name, nil
+		return encodePath(name), nil
 	}
 	return "", &UnsupportedError{Feature: "deletion vectors of storage type " + v.StorageType}
 }
@@ -200,17 +205,4 @@ func decodeZ85(text string) ([]byte, error) {
 		out = append(out, binary.BigEndian.AppendUint32(nil, uint32(v))[4-size:]...)
 	}
 	return out, nil
-}
-
-// fileOf returns the key of a file that an action names by a relative path, or by an absolute one below the table.
-func (s *Snapshot) fileOf(path string) (string, error) {
-	key := canonicalPath(path)
-	root := strings.TrimSuffix(canonicalPath(s.Table().Store().URL()), "/") + "/"
-	if rest, ok := strings.CutPrefix(key, root); ok {
-		return rest, nil
-	}
-	if strings.HasPrefix(key, "/") || strings.Contains(key, "://") {
-		return "", &UnsupportedError{Feature: "the file " + key + ", which is outside of the table's folder"}
-	}
-	return key, nil
 }

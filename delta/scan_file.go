@@ -24,7 +24,7 @@ type emitRows func(batch arrow.RecordBatch, rows []int64) error
 // readFile hands the file's live rows, filtered, to emit. What is wrong with the bytes is ErrCorrupt.
 func (p *scanPlan) readFile(ctx context.Context, wanted wantedFile, emit emitRows) error {
 	add := wanted.Add
-	key, err := p.snap.fileOf(add.Path)
+	at, err := p.snap.locate(ctx, add.Path)
 	if err != nil {
 		return err
 	}
@@ -32,16 +32,16 @@ func (p *scanPlan) readFile(ctx context.Context, wanted wantedFile, emit emitRow
 	if err != nil {
 		return err
 	}
-	f, err := openParquet(ctx, p.snap.Table().Store(), key, add.Size)
+	f, err := openParquet(ctx, at.st, at.key, add.Size)
 	if err != nil {
-		return err
+		return absent(err)
 	}
 	r := &fileReader{plan: p, add: add, file: f, rows: rows}
-	if err := guardScan(key, r.open); err != nil {
+	if err := guardScan(at.key, r.open); err != nil {
 		return err
 	}
 	for i := range f.NumRowGroups() {
-		if err := r.readGroup(ctx, key, i, emit); err != nil {
+		if err := r.readGroup(ctx, at.key, i, emit); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -86,6 +87,30 @@ func goldenStore(t *testing.T, dir string) store.Store {
 	return st
 }
 
+// unreadable are the tables that no engine can read, by their last name, with what our error says of the reason.
+var unreadable = map[string]string{
+	"canonicalized-paths-normal-a":                   "the metadata in force at version 1 names no columns",
+	"checkpoint":                                     "has 1 bytes, too few for a Parquet file",
+	"checkpoint_with_partitions":                     "the file is not there",
+	"checkpoints":                                    "the file is not there",
+	"checkpoints_vacuumed":                           "the file is not there",
+	"delete-re-add-same-file-different-transactions": "has 1 bytes, too few for a Parquet file",
+	"deltalog-commit-info":                           "the metadata in force at version 0 names no columns",
+	"deltalog-invalid-protocol-version":              "it uses reader version 99",
+	"deltalog-state-reconstruction-from-checkpoint-missing-metadata": "the metadata in force at version 10 names no columns",
+	"deltalog-state-reconstruction-without-metadata":                 "has no metadata",
+	"deltalog-state-reconstruction-without-protocol":                 "has no protocol",
+	"hive":                                    "no Delta table at",
+	"latest_not_checkpointed":                 "the file is not there",
+	"no-delta-log-folder":                     "no Delta table at",
+	"simple_table_features":                   "it uses reader version 5",
+	"spark-variant-stable-feature-checkpoint": "the file is not there",
+	"table-with-domain-metadata":              "the file is not there",
+	"table-with-geo":                          "it uses the table feature geospatial",
+	"update-deleted-directory":                "the metadata in force at version 0 names no columns",
+	"with_checkpoint_no_last_checkpoint":      "the file is not there",
+}
+
 // compareGolden compares the newest version with a line of EXPECTED.tsv.
 func compareGolden(t *testing.T, st store.Store, cells []string) {
 	version, rows, sum := cells[1], cells[2], cells[3]
@@ -103,8 +128,9 @@ func compareGolden(t *testing.T, st store.Store, cells []string) {
 	}
 	switch {
 	case sum == "-": // no engine can read it
-		if err == nil {
-			t.Errorf("got %d rows, want an error", gotRows)
+		reason, known := unreadable[path.Base(cells[0])]
+		if err == nil || !known || !strings.Contains(err.Error(), reason) {
+			t.Errorf("got %d rows, error %v; want an error that says %q", gotRows, err, reason)
 		}
 	case err != nil:
 		t.Error(err)
@@ -114,9 +140,9 @@ func compareGolden(t *testing.T, st store.Store, cells []string) {
 }
 
 // tableOver makes a table whose one data file is the given Parquet file.
-func tableOver(t *testing.T, path string, s *delta.Schema) *delta.Snapshot {
+func tableOver(t *testing.T, file string, s *delta.Schema) *delta.Snapshot {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

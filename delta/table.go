@@ -29,13 +29,21 @@ const (
 type OpenOptions struct {
 	// EngineInfo names the writer in commits: "Freshet/1.2". Default DefaultEngineInfo.
 	EngineInfo string
+	// Outside returns a store for a file outside of the table's folder, which the log names by an absolute path, or by
+	// one that climbs up with "..": data files and deletion vectors of shallow clones. url is absolute and decoded:
+	// "file:///lake/orders/part-0.parquet", "s3://bucket/key"; a bare path is taken to lie in the table's own file
+	// system or bucket. The URL of the store that is returned must be a folder above. It is called for each such file,
+	// from several goroutines at once, and decides how far a log that somebody else wrote may reach: name the folders
+	// that are allowed. Default: such files are refused with an *UnsupportedError.
+	Outside func(ctx context.Context, url string) (store.Store, error)
 }
 
 // Table is a Delta table at the root of a store. It remembers the newest snapshot it has seen, so that
 // looking again costs the new commits only. It is safe for concurrent use.
 type Table struct {
-	st     store.Store
-	engine string
+	st      store.Store
+	engine  string
+	outside func(ctx context.Context, url string) (store.Store, error)
 
 	mu     sync.Mutex
 	newest *Snapshot
@@ -54,7 +62,7 @@ func Open(ctx context.Context, st store.Store, opts *OpenOptions) (*Table, error
 func newTable(st store.Store, opts *OpenOptions) *Table {
 	t := &Table{st: st, engine: DefaultEngineInfo}
 	if opts != nil {
-		t.engine = cmp.Or(opts.EngineInfo, t.engine)
+		t.engine, t.outside = cmp.Or(opts.EngineInfo, t.engine), opts.Outside
 	}
 	return t
 }

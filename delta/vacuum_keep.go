@@ -122,7 +122,7 @@ func expiredBy(r *Remove, cutoff time.Time) bool {
 
 // keep notes a data file and its deletion vector's file, as far as they lie below the table's folder.
 func (v *vacuum) keep(s *Snapshot, path string, vector *DeletionVector) {
-	if key, ok := s.ownKey(path); ok {
+	if key, ok := s.table.within(path); ok {
 		v.used.add(key)
 	}
 	if key, ok := s.ownVectorKey(vector); ok {
@@ -130,26 +130,16 @@ func (v *vacuum) keep(s *Snapshot, path string, vector *DeletionVector) {
 	}
 }
 
-// ownKey is the key of a file that an action names; ok is false when it lies outside of the table's folder.
-func (s *Snapshot) ownKey(path string) (key string, ok bool) {
-	key = canonicalPath(path)
-	root := strings.TrimSuffix(canonicalPath(s.table.st.URL()), "/") + "/"
-	if rest, below := strings.CutPrefix(key, root); below {
-		return rest, true
-	}
-	return key, !strings.HasPrefix(key, "/") && !strings.Contains(key, "://")
-}
-
 // ownVectorKey is the key of the file that holds a vector; ok is false when none below the table's folder does.
 func (s *Snapshot) ownVectorKey(v *DeletionVector) (key string, ok bool) {
-	switch {
-	case v == nil || v.StorageType == "i":
+	if v == nil || v.StorageType == "i" {
 		return "", false
-	case v.StorageType == "p":
-		return s.ownKey(v.PathOrInlineDv)
 	}
-	key, err := vectorKey(s, v)
-	return key, err == nil
+	name, err := vectorName(v)
+	if err != nil {
+		return "", false
+	}
+	return s.table.within(name)
 }
 
 // hidden reports whether a vacuum must leave the file alone because of its name: what begins with "_" or "." is

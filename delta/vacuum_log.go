@@ -64,7 +64,7 @@ func (v *vacuum) logged(ctx context.Context, end int64, take func(store.Object) 
 		return take(o)
 	}
 	return v.eachRemove(ctx, from, end, func(r *Remove) error {
-		if err := once(v.snap.ownKey(r.Path)); err != nil {
+		if err := once(v.snap.table.within(r.Path)); err != nil {
 			return err
 		}
 		return once(v.snap.ownVectorKey(r.DeletionVector))
