@@ -128,14 +128,14 @@ func (r *changeReader) firstWhole(ctx context.Context, version int64) (int64, er
 		if err != nil {
 			return 0, err
 		}
-		keys, err := r.filesOf(c)
+		places, err := r.filesOf(ctx, c)
 		if err != nil {
 			return 0, err
 		}
-		if files += len(keys); files > maxGapFiles {
+		if files += len(places); files > maxGapFiles {
 			return first, nil
 		}
-		whole, err := r.table.exist(ctx, keys)
+		whole, err := exist(ctx, places)
 		if err != nil || !whole {
 			return first, err
 		}
@@ -144,21 +144,24 @@ func (r *changeReader) firstWhole(ctx context.Context, version int64) (int64, er
 	return first, nil
 }
 
-// filesOf are the keys of the files that the changes of a commit are read from.
-func (r *changeReader) filesOf(c *changeCommit) (keys []string, err error) {
+// filesOf are the files that the changes of a commit are read from.
+func (r *changeReader) filesOf(ctx context.Context, c *changeCommit) (places []located, err error) {
 	add := func(path string, v *DeletionVector) {
-		key, kerr := r.last.fileOf(path)
-		if kerr == nil && v != nil && v.StorageType != "i" {
-			keys = append(keys, key)
-			key, kerr = vectorKey(r.last, v)
+		at, aerr := r.last.locate(ctx, path)
+		if aerr == nil && v != nil && v.StorageType != "i" {
+			places = append(places, at)
+			var name string
+			if name, aerr = vectorName(v); aerr == nil {
+				at, aerr = r.last.locate(ctx, name)
+			}
 		}
-		keys, err = append(keys, key), errors.Join(err, kerr)
+		places, err = append(places, at), errors.Join(err, aerr)
 	}
 	if len(c.cdc) > 0 && (r.opts.Method == MethodAuto || r.opts.Method == MethodFeed) {
 		for i := range c.cdc {
 			add(c.cdc[i].Path, nil)
 		}
-		return keys, err
+		return places, err
 	}
 	for _, a := range c.adds {
 		add(a.Path, a.DeletionVector)
@@ -166,16 +169,16 @@ func (r *changeReader) filesOf(c *changeCommit) (keys []string, err error) {
 	for _, f := range c.removes {
 		add(f.Path, f.DeletionVector)
 	}
-	return keys, err
+	return places, err
 }
 
-// exist reports whether there are objects under all of the keys.
-func (t *Table) exist(ctx context.Context, keys []string) (bool, error) {
+// exist reports whether all of the files are there.
+func exist(ctx context.Context, places []located) (bool, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(commitsAtOnce)
-	for _, key := range keys {
+	for _, at := range places {
 		g.Go(func() error {
-			_, err := t.st.Stat(ctx, key)
+			_, err := at.st.Stat(ctx, at.key)
 			return err
 		})
 	}

@@ -40,15 +40,6 @@ func (s *Snapshot) locate(ctx context.Context, name string) (located, error) {
 	return located{st, rest}, nil
 }
 
-// fileOf returns the key of a file in the table's folder. Errors: *UnsupportedError for others.
-func (s *Snapshot) fileOf(name string) (string, error) {
-	key, inside := s.table.within(name)
-	if !inside {
-		return "", &UnsupportedError{Feature: "the file " + key + ", which is outside of the table's folder"}
-	}
-	return key, nil
-}
-
 // within returns the key of a file in the table's folder; for a file outside of it, its URL.
 func (t *Table) within(name string) (key string, inside bool) {
 	root := rootOf(t.st.URL())
