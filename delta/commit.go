@@ -156,12 +156,8 @@ func (tx *Transaction) checkNext(next tableState, base *Snapshot) error {
 			return err
 		}
 		schema = parsed
-		for _, f := range needs(schema, tx.meta.Configuration) {
-			if !next.proto.Supports(f.name) {
-				return fmt.Errorf("the new metadata needs the table feature %s, which the protocol (%d, %d) does not "+
-					"have: add it to the table first, if all its readers know it",
-					f.name, next.proto.MinReaderVersion, next.proto.MinWriterVersion)
-			}
+		if err := checkNeeds(next.proto, base.state.meta, tx.meta, base.schema, schema); err != nil {
+			return err
 		}
 		if err := checkPartitionColumns(schema, tx.meta.PartitionColumns); err != nil {
 			return err
@@ -170,7 +166,7 @@ func (tx *Transaction) checkNext(next tableState, base *Snapshot) error {
 	if err := checkWrite(next.proto, next.meta, schema); err != nil {
 		return err
 	}
-	if next.meta.boolean("delta.appendOnly", false) && next.proto.Supports("appendOnly") {
+	if next.meta.boolean(propAppendOnly, false) && next.proto.Supports("appendOnly") {
 		for _, r := range tx.allRemoves() {
 			if r.DataChange {
 				return fmt.Errorf("the table is append-only (delta.appendOnly): rows of %s cannot be removed", r.Path)

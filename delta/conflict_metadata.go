@@ -117,7 +117,7 @@ func harmlessSchema(before, after *Metadata) bool {
 	}
 	mapped := before.Configuration[propColumnMapping] != after.Configuration[propColumnMapping]
 	drop := func(key string) bool {
-		return key == "delta.identity.highWaterMark" || mapped && strings.HasPrefix(key, "delta.columnMapping.")
+		return key == metaIdentityMark || mapped && strings.HasPrefix(key, "delta.columnMapping.")
 	}
 	was, err1 := schemaWithout(before.SchemaString, drop)
 	is, err2 := schemaWithout(after.SchemaString, drop)

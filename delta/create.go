@@ -50,13 +50,12 @@ func (t *Table) creation(opts *CreateOptions) (*Transaction, error) {
 	if opts.Schema == nil || len(opts.Schema.Fields) == 0 {
 		return nil, errors.New("a table needs at least one column")
 	}
-	if err := opts.Schema.Validate(); err != nil {
+	if err := opts.Schema.validate(mappingOf(opts.Properties)); err != nil {
 		return nil, err
 	}
 	if err := checkPartitionColumns(opts.Schema, opts.PartitionBy); err != nil {
 		return nil, err
 	}
-	proto := lowestProtocol(needs(opts.Schema, opts.Properties))
 	now := time.Now().UnixMilli()
 	meta := &Metadata{ID: uuid.NewString(), Name: opts.Name, Description: opts.Description, Provider: "parquet",
 		SchemaString: opts.Schema.String(), PartitionColumns: opts.PartitionBy, CreatedTime: &now,
@@ -66,15 +65,20 @@ func (t *Table) creation(opts *CreateOptions) (*Transaction, error) {
 			meta.Configuration[key] = value
 		}
 	}
-	if mode := meta.Configuration["delta.columnMapping.mode"]; mode != "" && mode != "none" {
-		return nil, &UnsupportedError{Feature: "column mapping by " + mode, Write: true}
-	}
-	if err := checkWrite(&proto, meta, opts.Schema); err != nil {
+	proto := lowestProtocol(needs(opts.Schema, opts.Properties))
+	if err := meta.startMapping(opts.Schema); err != nil {
 		return nil, err
 	}
-	empty := &Snapshot{table: t, version: -1, schema: opts.Schema, state: tableState{proto: &proto, meta: meta}}
+	schema, err := meta.Schema()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkWrite(proto, meta, schema); err != nil {
+		return nil, err
+	}
+	empty := &Snapshot{table: t, version: -1, schema: schema, state: tableState{proto: proto, meta: meta}}
 	tx := t.Begin(empty, nil)
-	tx.proto, tx.meta = &proto, meta
+	tx.proto, tx.meta = proto, meta
 	for _, txn := range opts.Txns {
 		tx.AddTxn(txn.AppID, txn.Version)
 	}

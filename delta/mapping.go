@@ -44,6 +44,19 @@ func (m *Metadata) WithSchema(s *Schema) (*Metadata, error) {
 	return c, nil
 }
 
+// startMapping gives the columns of a new table ids and physical names, if its properties ask for them.
+func (m *Metadata) startMapping(s *Schema) error {
+	m.SchemaString = s.String()
+	switch mode := strings.ToLower(m.Configuration[propColumnMapping]); mode {
+	case "", "none":
+		return nil
+	case "name", "id":
+		return m.mapColumns(mode, false)
+	default:
+		return fmt.Errorf("property %s: found %q, wanted name, id or none", propColumnMapping, mode)
+	}
+}
+
 // mapColumns begins the mapping of columns that have none: with keep, the columns of files that are there, which keep
 // their names; else with names that mean nothing.
 func (m *Metadata) mapColumns(mode string, keep bool) error {

@@ -20,6 +20,9 @@ const (
 	propCleanup              = "delta.enableExpiredLogCleanup"
 	propStatsAsJSON          = "delta.checkpoint.writeStatsAsJson"
 	propStatsAsStruct        = "delta.checkpoint.writeStatsAsStruct"
+	propAppendOnly           = "delta.appendOnly"
+	propTypeWidening         = "delta.enableTypeWidening"
+	propConstraint           = "delta.constraints."
 	propDeletionVectors      = "delta.enableDeletionVectors"
 	propCheckpointPolicy     = "delta.checkpointPolicy"
 	propIsolationLevel       = "delta.isolationLevel"
@@ -33,6 +36,19 @@ const (
 
 	defaultLogRetention  = 30 * 24 * time.Hour
 	defaultFileRetention = 7 * 24 * time.Hour
+)
+
+// What the metadata of a field says of its values. Spec: "Column Invariants", "Generated Columns", "Identity Columns",
+// "Default Columns", "Type Widening".
+const (
+	metaInvariants    = "delta.invariants"
+	metaGeneration    = "delta.generationExpression"
+	metaIdentityStart = "delta.identity.start"
+	metaIdentityStep  = "delta.identity.step"
+	metaIdentityMark  = "delta.identity.highWaterMark"
+	metaIdentityGiven = "delta.identity.allowExplicitInsert"
+	metaDefault       = "CURRENT_DEFAULT"
+	metaTypeChanges   = "delta.typeChanges"
 )
 
 // boolean is a property that is true or false; what is neither counts as not set.

@@ -27,8 +27,9 @@ var readable = []string{
 var writable = []string{
 	"allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection", "clustering",
 	"columnMapping", "deletionVectors", "domainMetadata", "generatedColumns", "identityColumns",
-	"inCommitTimestamp", "invariants", "rowTracking", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
-	"vacuumProtocolCheck",
+	"inCommitTimestamp", "invariants", "materializePartitionColumns", "rowTracking", "timestampNtz", "typeWidening",
+	"typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck", "variantShredding", "variantShredding-preview",
+	"variantType", "variantType-preview",
 }
 
 // legacy are the features that a writer version below 7 implies, by the version that brought them.
@@ -105,20 +106,16 @@ func checkUse(p *Protocol, m *Metadata, schema *Schema) error {
 	use := func(format string, args ...any) error {
 		return &UnsupportedError{Feature: fmt.Sprintf(format, args...), Write: true}
 	}
-	mode := m.Configuration["delta.columnMapping.mode"]
-	if p.Supports("columnMapping") && mode != "" && mode != "none" {
-		return use("column mapping by %s", mode)
-	}
 	for key := range m.Configuration {
-		if name, ok := strings.CutPrefix(key, "delta.constraints."); ok && p.Supports("checkConstraints") {
+		if name, ok := strings.CutPrefix(key, propConstraint); ok && p.Supports("checkConstraints") {
 			return use("the CHECK constraint %q", name)
 		}
 	}
 	for _, r := range []struct{ feature, key, words string }{
-		{"invariants", "delta.invariants", "an invariant"},
-		{"generatedColumns", "delta.generationExpression", "a generation expression"},
-		{"identityColumns", "delta.identity.start", "identity values"},
-		{"allowColumnDefaults", "CURRENT_DEFAULT", "a default value"},
+		{"invariants", metaInvariants, "an invariant"},
+		{"generatedColumns", metaGeneration, "a generation expression"},
+		{"identityColumns", metaIdentityStart, "identity values"},
+		{"allowColumnDefaults", metaDefault, "a default value"},
 	} {
 		if !p.Supports(r.feature) {
 			continue
@@ -160,106 +157,4 @@ func below(t Type) []Field {
 		return []Field{{Name: "key", Type: t.Key}, {Name: "value", Type: t.Value}}
 	}
 	return nil
-}
-
-// neededFeature is a feature that properties or types of columns switch on.
-type neededFeature struct {
-	name   string
-	reader bool // readers must know it too
-	since  int  // the legacy writer version that implies it; 0 when there is none
-}
-
-// needs returns the features that a table of this schema and these properties has to have.
-func needs(schema *Schema, properties map[string]string) (all []neededFeature) {
-	on := func(name string) bool { return strings.EqualFold(properties[name], "true") }
-	if usesType(schema.Fields, TimestampNTZ) {
-		all = append(all, neededFeature{name: "timestampNtz", reader: true})
-	}
-	if on("delta.enableDeletionVectors") {
-		all = append(all, neededFeature{name: "deletionVectors", reader: true})
-	}
-	if on("delta.enableInCommitTimestamps") {
-		all = append(all, neededFeature{name: "inCommitTimestamp"})
-	}
-	if on(propRowTracking) {
-		all = append(all, neededFeature{name: "domainMetadata"}, neededFeature{name: "rowTracking"})
-	}
-	if properties[propCheckpointPolicy] == "v2" {
-		all = append(all, neededFeature{name: "v2Checkpoint", reader: true})
-	}
-	if on("delta.enableChangeDataFeed") {
-		all = append(all, neededFeature{name: "changeDataFeed", since: 4})
-	}
-	for _, key := range sortedNames(properties) {
-		name, ok := strings.CutPrefix(key, "delta.feature.")
-		if ok && !slices.ContainsFunc(all, func(f neededFeature) bool { return f.name == name }) {
-			all = append(all, featureNamed(name))
-		}
-	}
-	return all
-}
-
-func featureNamed(name string) neededFeature {
-	f := neededFeature{name: name}
-	switch name {
-	case "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint",
-		"vacuumProtocolCheck":
-		f.reader = true
-	}
-	for _, l := range legacy {
-		if slices.Contains(l.features, name) {
-			f.since = l.version
-		}
-	}
-	return f
-}
-
-func usesType(fields []Field, t Type) bool {
-	return slices.ContainsFunc(fields, func(f Field) bool { return f.Type == t || usesType(below(f.Type), t) })
-}
-
-// lowestProtocol is the oldest protocol that has the features: (1, 2) when there are none, the legacy version
-// that brought them, or features by name as soon as one has no legacy version.
-func lowestProtocol(needed []neededFeature) Protocol {
-	p := Protocol{MinReaderVersion: 1, MinWriterVersion: 2}
-	named := slices.ContainsFunc(needed, func(f neededFeature) bool { return f.since == 0 })
-	for _, f := range needed {
-		p.MinWriterVersion = max(p.MinWriterVersion, f.since)
-	}
-	if !named {
-		return p
-	}
-	p.WriterFeatures = p.features()
-	p.MinWriterVersion = featureWriterVersion
-	for _, f := range needed {
-		if !slices.Contains(p.WriterFeatures, f.name) {
-			p.WriterFeatures = append(p.WriterFeatures, f.name)
-		}
-		if f.reader {
-			p.MinReaderVersion = featureReaderVersion
-			p.ReaderFeatures = append(p.ReaderFeatures, f.name)
-		}
-	}
-	return p
-}
-
-// with is the protocol that has these features, too. What its versions imply is kept by name. Spec: "Table Features".
-func (p *Protocol) with(features ...neededFeature) *Protocol {
-	n := &Protocol{MinReaderVersion: p.MinReaderVersion, MinWriterVersion: featureWriterVersion,
-		ReaderFeatures: slices.Clone(p.ReaderFeatures), WriterFeatures: slices.Clone(p.features())}
-	for _, f := range features {
-		if f.reader && n.MinReaderVersion < featureReaderVersion {
-			if n.MinReaderVersion == 2 && n.Supports("columnMapping") {
-				n.ReaderFeatures = append(n.ReaderFeatures, "columnMapping")
-			}
-			n.MinReaderVersion = featureReaderVersion
-		}
-		if f.reader && !slices.Contains(n.ReaderFeatures, f.name) {
-			n.ReaderFeatures = append(n.ReaderFeatures, f.name)
-		}
-		if !slices.Contains(n.WriterFeatures, f.name) {
-			n.WriterFeatures = append(n.WriterFeatures, f.name)
-		}
-	}
-	return n
 }

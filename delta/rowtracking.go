@@ -151,7 +151,7 @@ func (t *Table) EnableRowTracking(ctx context.Context, opts *TransactionOptions)
 	}
 	if !snap.state.proto.Supports("rowTracking") || !snap.state.proto.Supports("domainMetadata") {
 		tx := t.Begin(snap, opts)
-		tx.SetProtocol(snap.state.proto.with(neededFeature{name: "domainMetadata"}, neededFeature{name: "rowTracking"}))
+		tx.SetProtocol(snap.state.proto.with("rowTracking"))
 		tx.Operation("UPGRADE PROTOCOL", nil, nil)
 		if done, err = tx.Commit(ctx); err != nil {
 			return done, fmt.Errorf("enable row tracking: %w", err)

@@ -140,18 +140,21 @@ const forbidden = " ,;{}()\n\t="
 
 // Validate reports every name that a table without column mapping may not have (one that is empty, holds one of
 // the characters " ,;{}()\n\t=", or equals another of its struct ignoring case) and every decimal out of range.
-func (s *Schema) Validate() error {
-	return errors.Join(validateFields(s.Fields, "")...)
+func (s *Schema) Validate() error { return s.validate(byName) }
+
+// validate is Validate for a table whose columns are mapped like that: with a mapping, names may hold any character.
+func (s *Schema) validate(m mapping) error {
+	return errors.Join(validateFields(s.Fields, "", m)...)
 }
 
-func validateFields(fields []Field, prefix string) (faults []error) {
+func validateFields(fields []Field, prefix string, m mapping) (faults []error) {
 	seen := make(map[string]string, len(fields))
 	for _, f := range fields {
 		path := prefix + f.Name
 		if f.Name == "" {
 			faults = append(faults, fmt.Errorf("column %q: the name is empty", path))
 		}
-		if i := strings.IndexAny(f.Name, forbidden); i >= 0 {
+		if i := strings.IndexAny(f.Name, forbidden); i >= 0 && m == byName {
 			faults = append(faults, fmt.Errorf("column %q: the name holds %q; the characters %q are not allowed, "+
 				"rename the column", path, f.Name[i], forbidden))
 		}
@@ -161,12 +164,12 @@ func validateFields(fields []Field, prefix string) (faults []error) {
 				prefix+other, path))
 		}
 		seen[folded] = f.Name
-		faults = append(faults, validateType(f.Type, path)...)
+		faults = append(faults, validateType(f.Type, path, m)...)
 	}
 	return faults
 }
 
-func validateType(t Type, path string) []error {
+func validateType(t Type, path string, m mapping) []error {
 	switch t := t.(type) {
 	case Decimal:
 		if t.Precision < 1 || t.Precision > 38 || t.Scale < 0 || t.Scale > t.Precision {
@@ -174,11 +177,11 @@ func validateType(t Type, path string) []error {
 				"precision", path, t)}
 		}
 	case *Struct:
-		return validateFields(t.Fields, path+".")
+		return validateFields(t.Fields, path+".", m)
 	case *Array:
-		return validateType(t.Element, path+".element")
+		return validateType(t.Element, path+".element", m)
 	case *Map:
-		return append(validateType(t.Key, path+".key"), validateType(t.Value, path+".value")...)
+		return append(validateType(t.Key, path+".key", m), validateType(t.Value, path+".value", m)...)
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func SchemaFromArrow(as *arrow.Schema) (*Schema, error) {
 	fields, faults := fieldsFromArrow(as.Fields(), "")
 	s := &Schema{Fields: fields}
 	if len(faults) == 0 {
-		faults = validateFields(fields, "")
+		faults = validateFields(fields, "", byName)
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
