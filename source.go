@@ -45,17 +45,18 @@ type Downstream interface {
 	Ensure(ctx context.Context, table string, schema *arrow.Schema) error
 
 	// Resume returns the progress of these lanes, absent where the table holds none, as the table's newest version
-	// has it. A lane whose origin has another identity than the table remembers is a gap: an *Error with CodeOriginChanged.
+	// has it, or as Start has kept it for a table that is still to be made. A lane whose origin has another identity than the table remembers is a gap: an *Error with CodeOriginChanged.
 	// Rows of these lanes that were read before and are not committed are dropped.
 	Resume(ctx context.Context, table string, lanes []Lane) (Progress, error)
 
 	// Start commits where lanes begin that the table does not know: the seq before their first. It returns the progress
-	// that the table then has, which is another's if that one was first. Where there is no table yet the starts are part
-	// of the commit that makes it: ask again after Ensure, since another may have made it.
+	// that the table then has, which is another's if that one was first. Where there is no table yet the starts are kept
+	// where Resume finds them, and become part of the commit that makes it: ask again after Ensure, since another may have
+	// made it.
 	Start(ctx context.Context, table string, starts Progress) (Progress, error)
 
-	// Since tells whether the table holds progress of this pipeline, and when that was recorded first: the zero time
-	// where the table does not say.
+	// Since tells whether the table holds progress of this pipeline, or starts are kept for it, and when that was recorded
+	// first: the zero time where nothing says.
 	Since(ctx context.Context, table string) (at time.Time, known bool, err error)
 
 	// Release commits, or drops, what was read of lanes that now belong to another process, and returns when it is

@@ -32,7 +32,8 @@ type Target interface {
 	Since(ctx context.Context, table string) (at time.Time, known bool, err error)
 
 	// Write takes the batch, whose After must be the Last of the batch before of that lane (or the resumed progress).
-	// It takes ownership, and returns how many of the batch's rows it could not accept: those are rejects now. Errors: ErrStale when the batch's schema no longer fits the table, and any error of which
+	// It takes ownership, and returns how many of the batch's rows it could not accept: those are rejects now. Errors:
+	// ErrStale when the batch's schema no longer fits the table, and any error of which
 	// store.Retryable is true: then all that was written of the table is dropped and read again.
 	Write(ctx context.Context, b *Batch) (rejected int64, err error)
 

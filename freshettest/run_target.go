@@ -215,16 +215,25 @@ func (s targetSuite) startBeforeTable(t *testing.T) {
 	other := open(t, h)
 	_, known, err := other.Since(t.Context(), table)
 	must(t, err)
-	if known {
-		t.Error("the start is known before the table is there")
+	if !known {
+		t.Error("another process does not know the start before the table is there")
+	}
+	wantProgress(t, h, starts)
+	p, err := other.Start(t.Context(), table, freshet.Progress{Lane(0): 9, Lane(2): 5})
+	must(t, err)
+	if p[Lane(0)] != 3 || p[Lane(2)] != 5 {
+		t.Errorf("got %v, want the start of the one who was first", p)
 	}
 	must(t, target.Ensure(t.Context(), table, Schema()))
+	starts[Lane(2)] = 5
 	wantProgress(t, h, starts)
-	p, err := other.Start(t.Context(), table, freshet.Progress{Lane(0): 9})
+	must(t, other.Ensure(t.Context(), table, Schema()))
+	p, err = other.Start(t.Context(), table, freshet.Progress{Lane(0): 9})
 	must(t, err)
 	if p[Lane(0)] != 3 {
 		t.Errorf("got %v, want the start that came with the table", p)
 	}
+	wantProgress(t, h, starts)
 }
 
 func (s targetSuite) since(t *testing.T) {

@@ -24,6 +24,7 @@ type Row struct {
 type Tables struct {
 	mu     sync.Mutex
 	tables map[string]*memTable
+	starts map[string]freshet.Progress // of tables that are still to be made
 }
 
 type memTable struct {
@@ -36,7 +37,9 @@ type memTable struct {
 }
 
 // NewTables returns no tables.
-func NewTables() *Tables { return &Tables{tables: map[string]*memTable{}} }
+func NewTables() *Tables {
+	return &Tables{tables: map[string]*memTable{}, starts: map[string]freshet.Progress{}}
+}
 
 // Rows are the table's rows in the order of their commits.
 func (s *Tables) Rows(table string) []Row {
@@ -86,8 +89,6 @@ type Target struct {
 	store *Tables
 	fault Fault
 
-	starts map[string]freshet.Progress // of tables that are still to be made; under the tables' lock
-
 	mu    sync.Mutex
 	calls map[string]int
 	parts map[string]*part
@@ -104,8 +105,7 @@ var _ freshet.Target = (*Target)(nil)
 
 // NewTarget returns a target that writes to the tables and fails as fault says, which may be nil.
 func NewTarget(s *Tables, fault Fault) *Target {
-	return &Target{store: s, fault: fault, starts: map[string]freshet.Progress{}, calls: map[string]int{},
-		parts: map[string]*part{}}
+	return &Target{store: s, fault: fault, calls: map[string]int{}, parts: map[string]*part{}}
 }
 
 func (t *Target) call(name string) error {
@@ -145,8 +145,8 @@ func (t *Target) Ensure(_ context.Context, table string, schema *arrow.Schema) e
 	if t.store.tables[table] == nil {
 		t.store.tables[table] = &memTable{schema: schema, progress: freshet.Progress{}}
 	}
-	t.store.tables[table].start(t.starts[table])
-	delete(t.starts, table)
+	t.store.tables[table].start(t.store.starts[table])
+	delete(t.store.starts, table)
 	return nil
 }
 
@@ -160,7 +160,7 @@ func (t *Target) Resume(_ context.Context, table string, lanes []freshet.Lane) (
 	p := freshet.Progress{}
 	m := t.store.tables[table]
 	if m == nil {
-		return p, nil
+		m = &memTable{progress: t.store.starts[table]}
 	}
 	for _, l := range lanes {
 		if err := m.sameOrigin(l); err != nil {
@@ -192,11 +192,12 @@ func (t *Target) Start(_ context.Context, table string, starts freshet.Progress)
 	defer t.store.mu.Unlock()
 	m := t.store.tables[table]
 	if m == nil {
-		if t.starts[table] == nil {
-			t.starts[table] = freshet.Progress{}
+		kept := &memTable{progress: t.store.starts[table]}
+		if kept.progress == nil {
+			kept.progress = freshet.Progress{}
+			t.store.starts[table] = kept.progress
 		}
-		maps.Copy(t.starts[table], starts)
-		return maps.Clone(starts), nil
+		m = kept
 	}
 	return m.start(starts), nil
 }
@@ -229,7 +230,7 @@ func (t *Target) Since(_ context.Context, table string) (at time.Time, known boo
 	if m := t.store.tables[table]; m != nil {
 		return m.since, len(m.progress) > 0, nil
 	}
-	return time.Time{}, false, nil
+	return time.Time{}, len(t.store.starts[table]) > 0, nil
 }
 
 // Write checks that the batch adjoins the one before. It accepts all rows.

@@ -168,17 +168,13 @@ func (s *Source) begin(ctx context.Context, t *table, unknown []partition) (fres
 	if err != nil {
 		return nil, err
 	}
-	if t.exists {
-		return s.down.Start(ctx, t.name, starts)
+	if starts, err = s.down.Start(ctx, t.name, starts); err != nil || t.exists {
+		return starts, err
 	}
 	if t.starts == nil {
 		t.starts = freshet.Progress{}
 	}
-	for l, seq := range starts {
-		if _, ok := t.starts[l]; !ok {
-			t.starts[l] = seq
-		}
-	}
+	maps.Copy(t.starts, starts)
 	return maps.Clone(t.starts), nil
 }
 
@@ -229,8 +225,8 @@ func (s *Source) findStarts(ctx context.Context, t *table, unknown []partition) 
 
 // knows reports whether the table, or what is to be recorded in it, has progress of this pipeline.
 func (s *Source) knows(ctx context.Context, t *table) (bool, error) {
-	if len(t.starts) > 0 || !t.exists {
-		return len(t.starts) > 0, nil
+	if len(t.starts) > 0 {
+		return true, nil
 	}
 	_, known, err := s.down.Since(ctx, t.name)
 	return known, err
@@ -316,7 +312,7 @@ func (s *Source) appearedLater(ctx context.Context, t *table, name string, parts
 		}
 	}
 	s.mu.Unlock()
-	if later || !known || !t.exists || len(others) == 0 {
+	if later || !known || len(others) == 0 {
 		return later, nil
 	}
 	found, err := s.down.Resume(ctx, t.name, others)

@@ -23,7 +23,8 @@ import (
 type sink struct {
 	mu      sync.Mutex
 	tables  map[string]*sinkTable
-	changed chan struct{} // closed and replaced at each change
+	kept    map[string]*sinkTable // nothing but the starts of tables that are still to be made
+	changed chan struct{}         // closed and replaced at each change
 }
 
 type sinkTable struct {
@@ -42,7 +43,17 @@ func (t *sinkTable) begin() {
 	}
 }
 
-func newSink() *sink { return &sink{tables: map[string]*sinkTable{}, changed: make(chan struct{})} }
+func newSink() *sink {
+	return &sink{tables: map[string]*sinkTable{}, kept: map[string]*sinkTable{}, changed: make(chan struct{})}
+}
+
+// known is the table, or what is kept for it; nil for neither.
+func (k *sink) known(table string) *sinkTable {
+	if t := k.tables[table]; t != nil {
+		return t
+	}
+	return k.kept[table]
+}
 
 func (k *sink) touch() {
 	close(k.changed)
@@ -88,14 +99,13 @@ type copyOf struct {
 	t        *testing.T
 	mu       sync.Mutex
 	owned    map[string]freshet.Progress // by table: what was read and not committed ends here
-	starts   map[string]freshet.Progress // of tables that are still to be made; under the sink's lock
 	pending  []*freshet.Batch
 	released int
 	keep     int // batches to hold back before a commit
 }
 
 func (k *sink) copy(t *testing.T) *copyOf {
-	return &copyOf{sink: k, t: t, owned: map[string]freshet.Progress{}, starts: map[string]freshet.Progress{}}
+	return &copyOf{sink: k, t: t, owned: map[string]freshet.Progress{}}
 }
 
 func (c *copyOf) Schema(_ context.Context, table string) (*arrow.Schema, error) {
@@ -111,12 +121,13 @@ func (c *copyOf) Ensure(_ context.Context, table string, schema *arrow.Schema) e
 	c.sink.mu.Lock()
 	defer c.sink.mu.Unlock()
 	if c.tables[table] == nil {
-		c.tables[table] = &sinkTable{schema: schema, progress: freshet.Progress{}}
-		if starts := c.starts[table]; len(starts) > 0 {
-			maps.Copy(c.tables[table].progress, starts)
-			c.tables[table].begin()
-			c.tables[table].born = len(starts)
+		t := c.kept[table]
+		if t == nil {
+			t = &sinkTable{progress: freshet.Progress{}}
 		}
+		delete(c.kept, table)
+		t.schema, t.born = schema, len(t.progress)
+		c.tables[table] = t
 		c.touch()
 	}
 	c.tables[table].creates++
@@ -128,7 +139,7 @@ func (c *copyOf) Resume(_ context.Context, table string, lanes []freshet.Lane) (
 	c.sink.mu.Lock()
 	found := freshet.Progress{}
 	var err error
-	if t := c.tables[table]; t != nil {
+	if t := c.known(table); t != nil {
 		for _, l := range lanes {
 			for known := range t.progress {
 				if known.Origin == l.Origin && known.OriginID != l.OriginID {
@@ -147,15 +158,10 @@ func (c *copyOf) Resume(_ context.Context, table string, lanes []freshet.Lane) (
 
 func (c *copyOf) Start(_ context.Context, table string, starts freshet.Progress) (freshet.Progress, error) {
 	c.sink.mu.Lock()
-	t := c.tables[table]
+	t := c.known(table)
 	if t == nil {
-		if c.starts[table] == nil {
-			c.starts[table] = freshet.Progress{}
-		}
-		maps.Copy(c.starts[table], starts)
-		c.sink.mu.Unlock()
-		c.own(table, starts)
-		return maps.Clone(starts), nil
+		t = &sinkTable{progress: freshet.Progress{}}
+		c.kept[table] = t
 	}
 	won := freshet.Progress{}
 	for l, seq := range starts {
@@ -174,7 +180,7 @@ func (c *copyOf) Start(_ context.Context, table string, starts freshet.Progress)
 func (c *copyOf) Since(_ context.Context, table string) (at time.Time, known bool, err error) {
 	c.sink.mu.Lock()
 	defer c.sink.mu.Unlock()
-	if t := c.tables[table]; t != nil {
+	if t := c.known(table); t != nil {
 		return t.since, len(t.progress) > 0, nil
 	}
 	return time.Time{}, false, nil

@@ -47,6 +47,21 @@ func TestSource_StartLatest_SkipsWhatWasThere(t *testing.T) {
 	k.wantProgress(t, "t", map[string]int64{"orders[0]": 9, "orders[1]": 10})
 }
 
+// Columns are inferred, and there is no record to infer them from before the first run ends.
+func TestSource_StartLatestAndNoRecordYet_GoesOnThereAfterRestart(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.fill("orders", 1, 10)
+	fromEnd := func(o *kafka.Options) { o.Start.Latest = true }
+	b.mustCatchUp(k, "orders", fromEnd)
+	want := b.put("orders", 0, "n=1")
+	b.grow("orders", 1)
+	want = append(want, b.put("orders", 1, "n=2")...)
+	b.mustCatchUp(k, "orders", fromEnd)
+	k.want(t, "t", want)
+	k.wantProgress(t, "t", map[string]int64{"orders[0]": 10, "orders[1]": 0})
+}
+
 func TestSource_StartAtTime_BeginsWithTheFirstRecordThen(t *testing.T) {
 	b, k := newBroker(t), newSink()
 	b.topic("orders", 3)

@@ -148,11 +148,6 @@ func (t *table) infer(ctx context.Context, s *Source, payloads [][]byte) (bool, 
 	case known != nil:
 		decoded = s.o.Columns.notOurs(decoded)
 	}
-	if known == nil && len(t.starts) > 0 { // they are to be part of the commit that makes the table
-		if _, err := s.down.Start(ctx, t.name, t.starts); err != nil {
-			return false, err
-		}
-	}
 	if err := t.make(ctx, s, decoded); err != nil {
 		return false, err
 	}

@@ -142,7 +142,7 @@ type table struct {
 	delta      *delta.Table // nil until the table exists
 	snap       *delta.Snapshot
 	absent     bool             // the last that was told of its schema is that there is no table
-	starts     freshet.Progress // to be recorded with the table's creation
+	starts     freshet.Progress // of our lanes, to be recorded with the table's creation
 	quarantine *quarantine
 	held       map[freshet.Lane]*heldLane // what quarantine has of each lane
 
@@ -234,20 +234,30 @@ func (a *Append) Ensure(ctx context.Context, table string, schema *arrow.Schema)
 	if err != nil {
 		return err
 	}
+	k := &keptStarts{}
 	if snap == nil {
-		created, err := t.create(ctx, wanted)
-		if err != nil || created {
+		if k, err = t.kept(ctx); err != nil {
 			return err
 		}
+		created, err := t.create(ctx, wanted, t.toRecord(k))
+		if err != nil {
+			return err
+		}
+		if created {
+			t.drop(ctx, k)
+			return nil
+		}
 	}
+	starts := t.toRecord(k)
 	t.mu.Lock()
-	lost, starts := snap == nil || t.absent, t.starts
+	lost := snap == nil || t.absent
 	t.starts = nil
 	t.mu.Unlock()
 	if len(starts) > 0 {
 		if _, err := a.Start(ctx, table, starts); err != nil {
 			return err
 		}
+		t.drop(ctx, k)
 	}
 	if lost {
 		return nil // another was first: what it made is asked for next
@@ -256,8 +266,8 @@ func (a *Append) Ensure(ctx context.Context, table string, schema *arrow.Schema)
 	return err
 }
 
-// create makes the table. It returns false when another was first.
-func (t *table) create(ctx context.Context, schema *delta.Schema) (bool, error) {
+// create makes the table, with these starts. It returns false when another was first.
+func (t *table) create(ctx context.Context, schema *delta.Schema, starts freshet.Progress) (bool, error) {
 	for _, column := range t.a.opts.PartitionBy {
 		if f, _ := schema.Lookup(column); f == nil {
 			return false, &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: t.name,
@@ -269,7 +279,7 @@ func (t *table) create(ctx context.Context, schema *delta.Schema) (bool, error) 
 	defer t.mu.Unlock()
 	d, err := delta.Create(ctx, t.st, &delta.CreateOptions{
 		Schema: schema, PartitionBy: t.a.opts.PartitionBy, Properties: t.a.opts.Properties,
-		Name: path.Base(t.name), EngineInfo: t.a.opts.EngineInfo, Txns: t.a.form().startTxns(t.starts),
+		Name: path.Base(t.name), EngineInfo: t.a.opts.EngineInfo, Txns: t.a.form().startTxns(starts),
 	})
 	if errors.Is(err, delta.ErrTableExists) {
 		return false, nil

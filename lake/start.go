@@ -15,7 +15,8 @@ import (
 // touching what it expects.
 const maxRaces = 50
 
-// Resume returns the progress of the lanes as the table's newest version has it; none when there is no table.
+// Resume returns the progress of the lanes as the table's newest version has it; when there is no table, where they are
+// to start in it.
 func (a *Append) Resume(ctx context.Context, table string, lanes []freshet.Lane) (freshet.Progress, error) {
 	t, err := a.table(table)
 	if err != nil {
@@ -26,7 +27,7 @@ func (a *Append) Resume(ctx context.Context, table string, lanes []freshet.Lane)
 		return nil, err
 	}
 	if snap == nil {
-		return t.remembered(lanes), nil
+		return t.remembered(ctx, lanes)
 	}
 	f := a.form()
 	for _, l := range lanes {
@@ -42,16 +43,19 @@ func (a *Append) Resume(ctx context.Context, table string, lanes []freshet.Lane)
 }
 
 // remembered is where lanes are to start in a table that is still to be made.
-func (t *table) remembered(lanes []freshet.Lane) freshet.Progress {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (t *table) remembered(ctx context.Context, lanes []freshet.Lane) (freshet.Progress, error) {
+	k, err := t.kept(ctx)
+	if err != nil {
+		return nil, err
+	}
 	p := freshet.Progress{}
 	for _, l := range lanes {
-		if seq, ok := t.starts[l]; ok {
+		if seq, ok := k.progress[l]; ok {
 			p[l] = seq
 		}
 	}
-	return p
+	t.remember(p)
+	return p, nil
 }
 
 // bringForm brings the table's progress to the form that is configured, if it has the other one.
@@ -104,8 +108,8 @@ func laneOf(f form, appID string, origins []string) (freshet.Lane, bool) {
 	return freshet.Lane{Origin: origins[0], Name: appID[len(prefix):]}, true
 }
 
-// Start commits where lanes begin that the table does not know. Where there is no table yet, the starts are
-// part of the commit that makes it.
+// Start commits where lanes begin that the table does not know. Where there is no table yet, the starts are kept in its
+// folder, and become part of the commit that makes it.
 func (a *Append) Start(ctx context.Context, table string, starts freshet.Progress) (freshet.Progress, error) {
 	t, err := a.table(table)
 	if err != nil {
@@ -117,7 +121,9 @@ func (a *Append) Start(ctx context.Context, table string, starts freshet.Progres
 			return nil, err
 		}
 		if snap == nil {
-			return t.remember(starts), nil
+			p, err := t.keep(ctx, starts)
+			t.remember(p)
+			return p, err
 		}
 		p, err := t.start(ctx, snap, starts)
 		if err == nil {
@@ -130,15 +136,23 @@ func (a *Append) Start(ctx context.Context, table string, starts freshet.Progres
 	return nil, t.tooManyRaces()
 }
 
-// Since returns when the form of the app's progress was recorded: with its first start.
+// Since returns when the form of the app's progress was recorded, with its first start; where there is no table yet, when
+// the first start was kept.
 func (a *Append) Since(ctx context.Context, table string) (at time.Time, known bool, err error) {
 	t, err := a.table(table)
 	if err != nil {
 		return time.Time{}, false, err
 	}
 	snap, err := t.look(ctx)
-	if err != nil || snap == nil {
+	if err != nil {
 		return time.Time{}, false, err
+	}
+	if snap == nil {
+		k, err := t.kept(ctx)
+		if err != nil {
+			return time.Time{}, false, err
+		}
+		return k.since, len(k.progress) > 0, nil
 	}
 	f := a.form()
 	if _, known = f.found(snap); !known {
@@ -150,14 +164,13 @@ func (a *Append) Since(ctx context.Context, table string) (at time.Time, known b
 	return at, true, nil
 }
 
-func (t *table) remember(starts freshet.Progress) freshet.Progress {
+func (t *table) remember(starts freshet.Progress) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.starts == nil {
 		t.starts = freshet.Progress{}
 	}
 	maps.Copy(t.starts, starts)
-	return maps.Clone(starts)
 }
 
 // start makes one attempt on the snapshot.
