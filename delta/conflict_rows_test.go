@@ -498,3 +498,30 @@ func TestCommit_EnablementOfTimestampsLosesTheRace_RecordsWhereItLanded(t *testi
 		t.Errorf("enabled at version %s, %s; want version 3, %d", got, ms, at.UnixMilli())
 	}
 }
+
+// TestEnableRowTracking_CrashAnywhere_CanBeDoneAgain lets a process die at every call, and has another go on.
+func TestEnableRowTracking_CrashAnywhere_CanBeDoneAgain(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		for n := 1; ; n++ {
+			d := newDuel(t, nil)
+			faulty := storetest.NewFaulty(d.st, storetest.CrashAt(n, late))
+			if table, err := delta.Open(context.Background(), faulty, nil); err == nil {
+				_, err = table.EnableRowTracking(context.Background(), nil)
+				if (err != nil) != faulty.Crashed() && !late {
+					t.Errorf("crash at call %d: %v", n, err)
+				}
+			}
+			if _, err := open(t, d.st).EnableRowTracking(context.Background(), nil); err != nil {
+				t.Fatalf("after a crash at call %d: %v", n, err)
+			}
+			snap := snapshot(t, open(t, d.st))
+			d.checkRowIDs(snap)
+			if got := snap.DomainMetadata()["delta.rowTracking"].Configuration; got != `{"rowIdHighWaterMark":19}` {
+				t.Errorf("after a crash at call %d: high-water mark %s, want 19", n, got)
+			}
+			if !faulty.Crashed() {
+				break
+			}
+		}
+	}
+}

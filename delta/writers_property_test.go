@@ -46,9 +46,11 @@ type scene struct {
 	means   map[string]func(rowModel) // what a commit does, by its user metadata
 	kinds   map[string]int            // how many commits of a kind landed
 	lost    int                       // conflicts
+	died    int                       // writers
 }
 
 type sceneWriter struct {
+	st    *storetest.Faulty
 	table *delta.Table
 	armed bool
 	tx    *delta.Transaction // nil between operations
@@ -64,22 +66,33 @@ func newScene(t *testing.T, seed uint64, properties map[string]string) *scene {
 		t.Fatal(err)
 	}
 	h.table = table
-	for i := range 2 + h.rng.IntN(4) {
+	for range 2 + h.rng.IntN(4) {
 		w := &sceneWriter{}
-		rule := storetest.Seeded(seed*100+uint64(i), 0.1)
-		st := storetest.NewFaulty(h.st, func(op storetest.Op, key string, n int) storetest.Fault {
-			if !w.armed {
-				return storetest.Fault{}
-			}
-			if op == storetest.OpPutIfAbsent && h.rng.IntN(4) == 0 {
-				h.stepAnother(w)
-			}
-			return rule(op, key, n)
-		})
-		w.table = open(t, st)
+		h.start(w)
 		h.writers = append(h.writers, w)
 	}
 	return h
+}
+
+// start gives the writer a store that fails in its commits, lets others go first, and dies now and then.
+func (h *scene) start(w *sceneWriter) {
+	rule := storetest.Seeded(h.rng.Uint64(), 0.1)
+	w.st = storetest.NewFaulty(h.st, func(op storetest.Op, key string, n int) storetest.Fault {
+		if !w.armed {
+			return storetest.Fault{}
+		}
+		if op == storetest.OpPutIfAbsent && h.rng.IntN(4) == 0 {
+			h.stepAnother(w)
+		}
+		switch h.rng.IntN(100) {
+		case 0:
+			return storetest.Fault{Kind: storetest.CrashBefore}
+		case 1:
+			return storetest.Fault{Kind: storetest.CrashAfter}
+		}
+		return rule(op, key, n)
+	})
+	w.table = open(h.t, w.st)
 }
 
 // stepAnother lets a writer that is not in the middle of a commit take a step.
@@ -100,6 +113,9 @@ func (h *scene) step(w *sceneWriter) {
 	w.armed = false
 	w.tx = nil
 	switch {
+	case w.st.Crashed():
+		h.died++
+		h.start(w)
 	case errors.Is(err, delta.ErrConflict):
 		h.lost++
 	case err != nil && !store.Retryable(err):
@@ -375,7 +391,7 @@ func (h *scene) checkRowIDs(snap *delta.Snapshot) {
 }
 
 func TestCommit_RandomHistories_EqualTheSequentialModel(t *testing.T) {
-	kinds, lost := map[string]int{}, 0
+	kinds, lost, died := map[string]int{}, 0, 0
 	for seed := range uint64(40) {
 		properties := map[string]string{"delta.enableDeletionVectors": "true"}
 		if seed%3 == 1 {
@@ -390,7 +406,7 @@ func TestCommit_RandomHistories_EqualTheSequentialModel(t *testing.T) {
 				h.step(h.writers[h.rng.IntN(len(h.writers))])
 			}
 			h.check()
-			lost += h.lost
+			lost, died = lost+h.lost, died+h.died
 			for k, n := range h.kinds {
 				kinds[k] += n
 			}
@@ -399,5 +415,5 @@ func TestCommit_RandomHistories_EqualTheSequentialModel(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	t.Logf("%v landed, %d conflicts", kinds, lost)
+	t.Logf("%v landed, %d conflicts, %d writers died", kinds, lost, died)
 }
