@@ -20,6 +20,9 @@
 //   - Numbers stay exact: no decimal and no 64-bit integer passes through a float.
 //   - Rows that a transaction deletes are deleted once, whoever else deletes or rewrites in the same files meanwhile; rows
 //     that it read and that changed are a conflict, others are not.
+//   - Delete, Update, Merge and Write change rows by deletion vectors where the table has them, else by rewriting files.
+//     Before they commit they count: what left the files is what was deleted and updated, what was written is what was
+//     inserted, updated and copied. After a lost race that concerns their rows they run again.
 //
 // Non-goals, in this version: column mapping when writing, tables whose commits a catalog arbitrates, Spark's DynamoDB
 // protocol on S3.
