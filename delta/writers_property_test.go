@@ -349,7 +349,9 @@ func (h *scene) check() {
 	}
 	m := rowModel{}
 	table := open(h.t, h.st)
+	changes := map[int64]map[row]int{} // by version: how often a row came, negative when it went
 	for v := int64(1); v < int64(len(ops)); v++ {
+		before := maps.Clone(m)
 		h.means[ops[v].UserMetadata](m)
 		h.kinds[ops[v].Operation]++
 		snap, err := table.SnapshotAt(context.Background(), v)
@@ -365,6 +367,70 @@ func (h *scene) check() {
 			h.t.Fatalf("version %d, %s:\n got %v\nwant %v", v, ops[v].Operation, got, want)
 		}
 		h.checkRowIDs(snap)
+		if changed := m.since(before); len(changed) > 0 {
+			changes[v] = changed
+		}
+	}
+	h.checkChanges(changes)
+}
+
+// since is how often each row came; negative when it went.
+func (m rowModel) since(before rowModel) map[row]int {
+	changed := map[row]int{}
+	for _, r := range m.rows() {
+		if v, ok := before[r.id]; !ok || v != r.v {
+			changed[r]++
+		}
+	}
+	for _, r := range before.rows() {
+		if v, ok := m[r.id]; !ok || v != r.v {
+			changed[r]--
+		}
+	}
+	return changed
+}
+
+// checkChanges reads the change feed by each method that finds changes here, and compares what is left once rows that
+// came and went alike are left out.
+func (h *scene) checkChanges(want map[int64]map[row]int) {
+	methods := []delta.ChangeMethod{delta.MethodAuto, delta.MethodVectors, delta.MethodDiff}
+	if snapshot(h.t, h.table).Property("delta.enableChangeDataFeed") == "true" {
+		methods = append(methods, delta.MethodFeed)
+	}
+	for _, method := range methods {
+		got := map[int64]map[row]int{}
+		for c, err := range h.table.Changes(context.Background(), 1, -1, &delta.ChangesOptions{Method: method}) {
+			if err != nil {
+				h.t.Fatalf("changes by %q: %v", method, err)
+			}
+			ids, vs := c.Batch.Column(0).(*array.Int64), c.Batch.Column(1).(*array.Int64)
+			kinds := c.Batch.Column(2)
+			for i := range ids.Len() {
+				n := 1
+				if kind := kinds.ValueStr(i); kind == delta.ChangeDelete || kind == delta.ChangePreimage {
+					n = -1
+				}
+				tally(got, c.Version, row{ids.Value(i), vs.Value(i)}, n)
+			}
+			c.Batch.Release()
+		}
+		if !maps.EqualFunc(got, want, maps.Equal[map[row]int, map[row]int]) {
+			h.t.Fatalf("changes by %q:\n got %v\nwant %v", method, got, want)
+		}
+	}
+}
+
+// tally adds to the count of a row; what is nought is left out.
+func tally(counts map[int64]map[row]int, version int64, r row, n int) {
+	if counts[version] == nil {
+		counts[version] = map[row]int{}
+	}
+	counts[version][r] += n
+	if counts[version][r] == 0 {
+		delete(counts[version], r)
+	}
+	if len(counts[version]) == 0 {
+		delete(counts, version)
 	}
 }
 
@@ -399,6 +465,9 @@ func TestCommit_RandomHistories_EqualTheSequentialModel(t *testing.T) {
 		}
 		if seed%4 == 2 {
 			properties["delta.enableInCommitTimestamps"] = "true"
+		}
+		if seed%5 == 3 {
+			properties["delta.enableChangeDataFeed"] = "true"
 		}
 		synctest.Test(t, func(t *testing.T) {
 			h := newScene(t, seed, properties)
