@@ -166,9 +166,6 @@ func (r *optimizer) round(ctx context.Context) (lost, err error) {
 	if err := r.snap.CheckWrite(); err != nil {
 		return nil, err
 	}
-	if r.snap.state.meta.boolean("delta.enableRowTracking", false) {
-		return nil, &UnsupportedError{Feature: "row ids that move with their rows", Write: true}
-	}
 	if r.layout, err = r.snap.layout(&r.opts); err != nil {
 		return nil, err
 	}

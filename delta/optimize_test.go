@@ -300,3 +300,26 @@ func TestOptimize_ClusteredTable_NewFilesOnlyUntilTheyOutweighACube(t *testing.T
 		t.Errorf("full: %+v", full)
 	}
 }
+
+func TestOptimize_TrackedRows_KeepTheirIDs(t *testing.T) {
+	for _, order := range [][]string{nil, {"x", "y"}} {
+		rng := rand.New(rand.NewPCG(seedOf(t), 0))
+		table := pointsTable(t, store.NewMem(), rng, 15, delta.CreateOptions{Properties: map[string]string{
+			"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}})
+		ids := func() []string {
+			lines := scanLines(t, snapshot(t, table), &delta.ScanOptions{RowIDs: true})
+			slices.Sort(lines)
+			return lines
+		}
+		want := ids()
+		if len(want) == 0 || !strings.Contains(want[0], `"_row_id":`) || strings.Contains(want[0], `"_row_id":null`) {
+			t.Fatalf("no ids: %v", want[:1])
+		}
+		if r := optimize(t, table, &delta.OptimizeOptions{ZOrderBy: order}); r.Commits != 1 {
+			t.Fatalf("%+v", r)
+		}
+		if got := ids(); !slices.Equal(got, want) {
+			t.Errorf("order %v: ids or versions of rows changed:\n got %v\nwant %v", order, got[:3], want[:3])
+		}
+	}
+}

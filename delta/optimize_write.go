@@ -89,11 +89,14 @@ func (r *optimizer) do(ctx context.Context, j *job) (done *rewritten, err error)
 // rewriter begins files for rows that come out of the table's own files.
 func (s *Snapshot) rewriter(targetBytes int64) (*Writer, error) {
 	return NewWriter(s.table.st, s.Metadata(), s.Protocol(),
-		&WriterOptions{TargetFileBytes: targetBytes, Trusted: true})
+		&WriterOptions{TargetFileBytes: targetBytes, Trusted: true, RowIDs: tracksRows(s.Metadata())})
 }
 
-// rewriteScan are the options of a scan whose rows are written again.
-func (s *Snapshot) rewriteScan() *ScanOptions { return &ScanOptions{Concurrency: 2} }
+// rewriteScan are the options of a scan whose rows are written again: with their ids, where the table promises that
+// rows keep them.
+func (s *Snapshot) rewriteScan() *ScanOptions {
+	return &ScanOptions{Concurrency: 2, RowIDs: tracksRows(s.Metadata())}
+}
 
 // copyRows writes the rows of the job's files one after another. All of them are of one partition, so that the rows of
 // the new files, put one after another, are these rows in their order.
@@ -209,6 +212,7 @@ func (r *optimizer) commit(ctx context.Context, done []*rewritten) error {
 			n.AddedBytes += d.adds[i].Size
 		}
 	}
+	tx.RowIDsKept(true)
 	tx.Operation("OPTIMIZE", r.parameters(), n.metrics())
 	tx.UserMetadata(r.opts.UserMetadata)
 	result, err := tx.Commit(ctx)
