@@ -46,8 +46,11 @@ func (n *fieldNode) eval(r *run, active bitset) *vector {
 // elementNode is an element of a list, from 1, or from the end for negative numbers; null where there is
 // none.
 type elementNode struct {
+	place
 	of, at node
 	t      arrow.DataType
+	base   int64 // the number of the first; 0 has no elements from the end
+	strict bool  // one that is not there fails
 }
 
 func (n *elementNode) typ() arrow.DataType { return n.t }
@@ -63,8 +66,12 @@ func (n *elementNode) eval(r *run, active bitset) *vector {
 			continue
 		}
 		start, end := list.ValueOffsets(i)
-		element := at.int(i)
+		element := at.int(i) + 1 - n.base
 		switch {
+		case element <= 0 && n.base == 0, n.strict && max(element, -element) > end-start, element == 0 && n.strict:
+			if active.has(i) {
+				r.fault(i, n.place, "there is no element %d: the array has %d", at.int(i), end-start)
+			}
 		case element > 0 && element <= end-start:
 			spans[i] = Span{int(start + element - 1), int(start + element)}
 		case element < 0 && -element <= end-start:
@@ -118,6 +125,11 @@ func (b *binder) index(s *index) (node, error) {
 	if err != nil {
 		return nil, err
 	}
+	if b.spark {
+		if n, err := b.sparkIndex(s, of, at); n != nil || err != nil {
+			return n, err
+		}
+	}
 	switch t := of.typ().(type) {
 	case *arrow.MapType:
 		return newValue(s.place, of, at, t)
@@ -146,7 +158,7 @@ func newElement(place place, of, at node, t arrow.ListLikeType) (node, error) {
 	if c, ok := at.(*constNode); ok && !c.isNull() && c.value.int(0) == 0 {
 		return nil, place.typeFault("there is no element 0; the first is [1], the last [-1]")
 	}
-	return &elementNode{of, at, t.Elem()}, nil
+	return &elementNode{place: place, of: of, at: at, t: t.Elem(), base: 1}, nil
 }
 
 func newValue(place place, of, key node, t *arrow.MapType) (node, error) {

@@ -42,6 +42,7 @@ func (e *Expr) BindCondition(schema *arrow.Schema) (*Bound, error) {
 }
 
 type binder struct {
+	spark   bool // the expression is in Spark's SQL
 	schema  *arrow.Schema
 	columns []int
 	shared  int
@@ -75,10 +76,17 @@ func (b *binder) bind(s syntax) (node, error) {
 		return b.like(s)
 	case *caseOf:
 		return b.caseOf(s)
+	case *sparkOf:
+		return b.sparkOf(s)
 	case *cast:
 		of, err := b.bind(s.of)
 		if err != nil {
 			return nil, err
+		}
+		if b.spark {
+			if n, err := sparkCast(s, of); n != nil || err != nil {
+				return n, err
+			}
 		}
 		return newCast(s.place, of, s.to, s.try)
 	case *call:
@@ -116,7 +124,11 @@ func (b *binder) literal(s *literal) (node, error) {
 	case litBool:
 		return boolConst(s.place, s.text == "TRUE"), nil
 	case litNumber:
-		return numberConst(s)
+		n, err := numberConst(s)
+		if c, ok := n.(*constNode); ok {
+			c.strict = b.spark
+		}
+		return n, err
 	case litString:
 		n := stringConst(s.place, s.text)
 		n.text = true

@@ -217,6 +217,9 @@ func (b *binder) caseOf(s *caseOf) (node, error) {
 		}
 	}
 	n.then = append(n.then, otherwise)
+	if err := b.mixed(s.place, n.then...); err != nil {
+		return nil, err
+	}
 	var err error
 	n.t, err = unify(s.place, "CASE", n.then)
 	return n, err
@@ -228,6 +231,9 @@ func (b *binder) whenCondition(operand node, w when) (node, error) {
 	}
 	value, err := b.bind(w.cond)
 	if err != nil {
+		return nil, err
+	}
+	if err := b.mixed(w.cond.where(), operand, value); err != nil {
 		return nil, err
 	}
 	return newCompare(w.cond.where(), "=", operand, value)

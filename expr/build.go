@@ -171,6 +171,9 @@ func renamed(s syntax, to func(*name) (*name, error)) (syntax, error) {
 		return &call{s.place, s.name, subs(s.args)}, fault
 	case *literal:
 		return s, nil
+	case *sparkOf:
+		of := sub(s.of)
+		return &sparkOf{s.place, of, printed(of)}, fault
 	}
 	panic(fmt.Sprintf("expr: unknown syntax %T", s)) //nolint:forbidigo // the parser makes no other
 }

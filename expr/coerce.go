@@ -53,7 +53,7 @@ func coerce(n node, t arrow.DataType) (_ node, ok bool, err error) {
 		n, err := newCast(c.at, n, t, false)
 		return n, err == nil, err
 	}
-	if isConst && c.number && numberFits(c, t) {
+	if isConst && c.number && !c.strict && numberFits(c, t) {
 		n, err := newCast(c.at, n, t, false)
 		return n, err == nil, err
 	}
@@ -116,7 +116,7 @@ func unifiedType(at place, what string, nodes []node) (arrow.DataType, error) {
 	var t arrow.DataType = typeNull
 	text, decimals := false, false // among the constants as written
 	for _, n := range nodes {
-		if c, ok := n.(*constNode); ok && (c.text || c.number) {
+		if c, ok := n.(*constNode); ok && (c.text || c.number && !c.strict) {
 			text = text || c.text
 			decimals = decimals || kindOf(c.value.t) == kindDecimal
 			continue
@@ -129,7 +129,7 @@ func unifiedType(at place, what string, nodes []node) (arrow.DataType, error) {
 	}
 	for _, n := range nodes {
 		c, ok := n.(*constNode)
-		if !ok || !c.number || numberFits(c, t) {
+		if !ok || !c.number || c.strict || numberFits(c, t) {
 			continue
 		}
 		if (decimals || kindOf(t) == kindDecimal) && kindOf(c.value.t) == kindInt {

@@ -45,7 +45,7 @@ func comparable(at place, op string, sides []node) error {
 	for i, n := range sides {
 		other := sides[1-i].typ()
 		c, written := n.(*constNode)
-		written = written && (c.text || c.number)
+		written = written && (c.text || c.number && !c.strict)
 		if kindOf(n.typ()) != kindNull && (!written || kindOf(other) == kindNull) {
 			continue
 		}

@@ -44,7 +44,14 @@ type Bound struct {
 }
 
 // String returns the expression as canonical SQL: Parse of it gives the same expression again.
-func (e *Expr) String() string { return printed(e.root) }
+//
+// One in Spark's SQL is given as it was written.
+func (e *Expr) String() string {
+	if s, ok := e.root.(*sparkOf); ok {
+		return s.text
+	}
+	return printed(e.root)
+}
 
 // String returns the expression as canonical SQL.
 func (b *Bound) String() string { return b.expr.String() }

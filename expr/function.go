@@ -46,8 +46,11 @@ func Functions() []string {
 	return names
 }
 
-func (b *binder) call(s *call) (node, error) {
-	var f function
+// function is the function that the call names.
+func (b *binder) function(s *call) (f function, err error) {
+	if b.spark {
+		return sparkFunction(s)
+	}
 	for _, family := range families() {
 		if found, ok := family[s.name]; ok {
 			f = found
@@ -56,9 +59,20 @@ func (b *binder) call(s *call) (node, error) {
 	if f.build == nil {
 		err := s.typeFault("there is no function %s", clip(s.name))
 		err.Hint = suggest(s.name, Functions())
+		return f, err
+	}
+	return f, nil
+}
+
+func (b *binder) call(s *call) (node, error) {
+	f, err := b.function(s)
+	if err != nil {
 		return nil, err
 	}
 	args, err := b.bindAll(s.args)
+	if err == nil {
+		err = b.mixed(s.place, args...)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,9 @@ func (n *inNode) eval(r *run, active bitset) *vector {
 // in binds a list of constants as a set, any other as comparisons joined by OR.
 func (b *binder) in(s *in) (node, error) {
 	nodes, err := b.bindAll(append([]syntax{s.of}, s.list...))
+	if err == nil {
+		err = b.mixed(s.place, nodes...)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,8 @@ type token struct {
 	text string
 	at   place
 	end  int // byte after it
+
+	suffix string // of a number in Spark's SQL: 1L
 }
 
 // describe is the token in a message.
@@ -60,6 +62,7 @@ func clip(s string) string {
 // lexer cuts text into tokens. Comments are -- to the end of the line and /* */.
 type lexer struct {
 	src       string
+	spark     bool
 	pos       int
 	line, col int
 }
@@ -119,6 +122,15 @@ func (l *lexer) next() (token, error) {
 	}
 	r, _ := utf8.DecodeRuneInString(rest)
 	var n int
+	if l.spark {
+		n, ok, err := l.sparkToken(&t)
+		if err != nil {
+			return t, err
+		}
+		if ok {
+			return l.cut(t, n), nil
+		}
+	}
 	switch {
 	case r == '\'' || r == '"' || r == '`':
 		text, size := unquote(rest)
@@ -144,10 +156,15 @@ func (l *lexer) next() (token, error) {
 		}
 		t.kind, t.text = tokSymbol, rest[:n]
 	}
-	t.at.len = utf8.RuneCountInString(rest[:n])
+	return l.cut(t, n), nil
+}
+
+// cut takes a token of n bytes off the text.
+func (l *lexer) cut(t token, n int) token {
+	t.at.len = utf8.RuneCountInString(l.src[l.pos : l.pos+n])
 	l.step(n)
 	t.end = l.pos
-	return t, nil
+	return t
 }
 
 // unquote reads a quoted text whose quote stands for itself when doubled; size is 0 when it is not closed.

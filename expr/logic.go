@@ -178,6 +178,9 @@ func negated(n node, not bool) node {
 
 func (b *binder) between(s *between) (node, error) {
 	nodes, err := b.bindAll([]syntax{s.of, s.low, s.high})
+	if err == nil {
+		err = b.mixed(s.place, nodes...)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -201,6 +204,9 @@ func (b *binder) infix(s *infix) (node, error) {
 	right, err := b.bind(s.b)
 	if err != nil {
 		return nil, err
+	}
+	if b.spark {
+		return b.sparkInfix(s, left, right)
 	}
 	switch s.op {
 	case "=", "<>", "<", "<=", ">", ">=", "<=>":

@@ -72,6 +72,7 @@ type constNode struct {
 	value  *vector // of one row
 	text   bool    // a string literal as written, which takes the type that its place asks for
 	number bool    // a number as written, which takes the type of what it stands beside, if it fits
+	strict bool    // but this one does not
 }
 
 func (n *constNode) typ() arrow.DataType { return n.value.t }

@@ -19,6 +19,9 @@ func (p *parser) and() (syntax, error) {
 }
 
 func (p *parser) concat() (syntax, error) {
+	if p.lex.spark { // || binds as + does
+		return p.sum()
+	}
 	return p.chain("||", p.sum, func() bool { return p.isSymbol("||") })
 }
 
@@ -45,6 +48,9 @@ func (p *parser) chain(op string, operand func() (syntax, error), more func() bo
 func (p *parser) not() (syntax, error) {
 	at := p.tok.at
 	is, err := p.acceptWord("NOT")
+	if !is && err == nil {
+		is, err = p.acceptSymbol("!")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +73,8 @@ func (p *parser) predicate() (syntax, error) {
 	for err == nil {
 		before := left
 		switch {
+		case p.lex.spark && p.isRegexp():
+			left, err = p.regexp(p.tok.at, left, false)
 		case p.isWord("IS"):
 			left, err = p.is(left)
 		case p.isComparison():
@@ -158,6 +166,8 @@ func (p *parser) negatable(left syntax) (syntax, error) {
 		return p.in(at, left, negated)
 	case p.isWord("LIKE"), p.isWord("ILIKE"):
 		return p.like(at, left, negated)
+	case p.lex.spark && p.isRegexp():
+		return p.regexp(at, left, negated)
 	case negated:
 		return nil, p.unexpected("BETWEEN, IN, LIKE or ILIKE after NOT")
 	}
@@ -206,6 +216,9 @@ func (p *parser) like(at place, of syntax, negated bool) (syntax, error) {
 		n.pattern, err = p.concat()
 	}
 	if err != nil || !p.isWord("ESCAPE") {
+		if p.lex.spark {
+			n.escape = &literal{place: at, kind: litString, text: `\`}
+		}
 		return n, err
 	}
 	if err := p.advance(); err != nil {
@@ -216,7 +229,12 @@ func (p *parser) like(at place, of syntax, negated bool) (syntax, error) {
 }
 
 func (p *parser) sum() (syntax, error) {
-	return p.leftAssociative(p.product, func() string { return p.symbolOf("+", "-") })
+	return p.leftAssociative(p.product, func() string {
+		if p.lex.spark && p.isSymbol("||") {
+			return "||"
+		}
+		return p.symbolOf("+", "-")
+	})
 }
 
 func (p *parser) product() (syntax, error) {
@@ -249,6 +267,10 @@ func (p *parser) leftAssociative(operand func() (syntax, error), operator func()
 		}
 		var right syntax
 		right, err = operand()
+		if op == "||" {
+			left = &chain{at, op, []syntax{left, right}}
+			continue
+		}
 		left = &infix{at, op, left, right}
 	}
 	return left, err

@@ -22,7 +22,7 @@ func (p *parser) primary() (syntax, error) {
 	t := p.tok
 	switch {
 	case t.kind == tokNumber:
-		return &literal{place: t.at, kind: litNumber, text: t.text}, p.advance()
+		return p.sparkNumber(t), p.advance()
 	case t.kind == tokString:
 		return &literal{place: t.at, kind: litString, text: t.text}, p.advance()
 	case t.kind == tokQuoted:
@@ -67,7 +67,7 @@ func (p *parser) word() (syntax, error) {
 	switch {
 	case p.isSymbol("("):
 		return p.call(t)
-	case upper == "INTERVAL" && (p.tok.kind == tokString || p.tok.kind == tokNumber):
+	case upper == "INTERVAL" && (p.tok.kind == tokString || p.tok.kind == tokNumber || p.sparkMinus()):
 		return p.interval(t.at)
 	case p.tok.kind == tokString && upper == "DATE":
 		return &literal{place: t.at, kind: litDate, text: p.tok.text}, p.advance()
@@ -92,6 +92,9 @@ func (p *parser) interval(at place) (syntax, error) {
 		}
 	case needsUnit:
 		return nil, p.unexpected("a unit, as in INTERVAL 1 DAY")
+	}
+	if err := p.sparkInterval(l); err != nil {
+		return nil, err
 	}
 	if _, err := parseInterval(l.text + " " + l.unit); err != nil {
 		return nil, at.fault(Syntax, err.Error())

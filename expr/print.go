@@ -63,6 +63,8 @@ func (p *printer) node(s syntax, level int) {
 		defer p.WriteByte(')')
 	}
 	switch s := s.(type) {
+	case *sparkOf:
+		p.WriteString("(" + s.text + ")")
 	case *literal:
 		p.literal(s)
 	case *name:

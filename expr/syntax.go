@@ -146,6 +146,8 @@ func children(s syntax) []syntax {
 		return []syntax{s.of}
 	case *call:
 		return s.args
+	case *sparkOf:
+		return []syntax{s.of}
 	}
 	return nil
 }
