@@ -128,11 +128,29 @@ func timeCaster(kf, kt kind) func(*castRun) {
 	case kf == kindTime && kt == kindTime:
 		return func(c *castRun) { c.borrow(c.args[0]) }
 	case kf == kindTime && kt == kindDate:
-		return func(c *castRun) { c.mapInts(func(v int64) int64 { return floorDiv(v, microsPerDay) }) }
+		return castToDay
 	case kf == kindDate && kt == kindTime:
 		return func(c *castRun) { c.mapInts(func(v int64) int64 { return v * microsPerDay }) }
 	}
 	return nil
+}
+
+// castToDay divides only where a row is not of the day of the one before, which rows that come in order mostly are.
+func castToDay(c *castRun) {
+	v := c.args[0]
+	c.out.ints = make([]int64, c.r.rows)
+	day, from := int64(0), int64(0)
+	for i := range c.out.ints {
+		at := v.int(i)
+		if at < from || uint64(at-from) >= microsPerDay {
+			day = floorDiv(at, microsPerDay)
+			from = day * microsPerDay
+		}
+		c.out.ints[i] = day
+		if from > at { // the day begins before the first time there is
+			day, from = 0, 0
+		}
+	}
 }
 
 // mapInts converts every row, null or not, with a function that cannot fail.

@@ -61,12 +61,15 @@ func TakeBatch(rec arrow.RecordBatch, spans []Span) arrow.RecordBatch {
 		rec.Retain()
 		return rec
 	}
+	p := pick(spans)
 	columns := make([]arrow.Array, rec.NumCols())
 	for i, c := range rec.Columns() {
-		columns[i] = Take(c, spans)
+		data := takeData(c.Data(), p)
+		columns[i] = array.MakeFromData(data)
+		data.Release()
 		defer columns[i].Release()
 	}
-	return array.NewRecordBatch(rec.Schema(), columns, int64(CountRows(spans)))
+	return array.NewRecordBatch(rec.Schema(), columns, int64(p.rows))
 }
 
 func isAll(spans []Span, rows int) bool {
@@ -81,7 +84,7 @@ func Take(arr arrow.Array, spans []Span) arrow.Array {
 		arr.Retain()
 		return arr
 	}
-	data := takeData(arr.Data(), spans)
+	data := takeData(arr.Data(), pick(spans))
 	defer data.Release()
 	return array.MakeFromData(data)
 }
@@ -89,13 +92,24 @@ func Take(arr arrow.Array, spans []Span) arrow.Array {
 // nullRow is the span that stands for one row of null.
 var nullRow = Span{-1, 0}
 
-func takeData(d arrow.ArrayData, spans []Span) arrow.ArrayData {
-	rows := CountRows(spans)
+// picked is spans with what all columns want to know of them.
+type picked struct {
+	spans []Span
+	rows  int
+	nulls bool // nullRow is among them
+}
+
+func pick(spans []Span) picked {
+	return picked{spans, CountRows(spans), slices.ContainsFunc(spans, func(s Span) bool { return s.From < 0 })}
+}
+
+func takeData(d arrow.ArrayData, p picked) arrow.ArrayData {
+	spans, rows := p.spans, p.rows
 	t := d.DataType()
 	if t.ID() == arrow.NULL {
 		return array.NewData(t, rows, []*memory.Buffer{nil}, nil, rows, 0)
 	}
-	valid, nulls := takeValid(d, spans, rows)
+	valid, nulls := takeValid(d, p)
 	storage := t
 	if e, ok := t.(arrow.ExtensionType); ok {
 		storage = e.StorageType()
@@ -110,7 +124,7 @@ func takeData(d arrow.ArrayData, spans []Span) arrow.ArrayData {
 		}
 		buffers = append(buffers, takeBinary(d, spans, rows)...)
 	case *arrow.StructType:
-		return takeStruct(d, spans, buffers, nulls)
+		return takeStruct(d, p, buffers, nulls)
 	case *arrow.ListType, *arrow.MapType, *arrow.LargeListType:
 		return takeList(d, spans, buffers, nulls)
 	case *arrow.FixedSizeListType:
@@ -126,15 +140,15 @@ func takeData(d arrow.ArrayData, spans []Span) arrow.ArrayData {
 	return array.NewData(t, rows, buffers, nil, nulls, 0)
 }
 
-func takeValid(d arrow.ArrayData, spans []Span, rows int) (*memory.Buffer, int) {
+func takeValid(d arrow.ArrayData, p picked) (*memory.Buffer, int) {
 	bitmap := d.Buffers()[0]
 	hasNulls := bitmap != nil && d.NullN() != 0
-	if !hasNulls && !slices.ContainsFunc(spans, func(s Span) bool { return s.From < 0 }) {
+	if !hasNulls && !p.nulls {
 		return nil, 0
 	}
-	out := newBits(rows)
+	out := newBits(p.rows)
 	at := 0
-	for _, s := range spans {
+	for _, s := range p.spans {
 		n := s.To - s.From
 		switch {
 		case s.From < 0:
@@ -145,7 +159,7 @@ func takeValid(d arrow.ArrayData, spans []Span, rows int) (*memory.Buffer, int) 
 		}
 		at += n
 	}
-	return out.buffer(), rows - out.count(rows)
+	return out.buffer(), p.rows - out.count(p.rows)
 }
 
 func takeBits(d arrow.ArrayData, spans []Span, rows int) *memory.Buffer {
@@ -261,14 +275,15 @@ func copyRanges(data []byte, ranges []Span, total int) *memory.Buffer {
 	return memory.NewBufferBytes(out)
 }
 
-func takeStruct(d arrow.ArrayData, spans []Span, buffers []*memory.Buffer, nulls int) arrow.ArrayData {
-	moved := shift(spans, d.Offset())
+func takeStruct(d arrow.ArrayData, p picked, buffers []*memory.Buffer, nulls int) arrow.ArrayData {
+	moved := p
+	moved.spans = shift(p.spans, d.Offset())
 	children := make([]arrow.ArrayData, len(d.Children()))
 	for i, c := range d.Children() {
 		children[i] = takeData(c, moved)
 		defer children[i].Release()
 	}
-	return array.NewData(d.DataType(), CountRows(spans), buffers, children, nulls, 0)
+	return array.NewData(d.DataType(), p.rows, buffers, children, nulls, 0)
 }
 
 // shift moves spans by an array's offset into the rows of its children.
@@ -296,7 +311,7 @@ func takeList(d arrow.ArrayData, spans []Span, buffers []*memory.Buffer, nulls i
 		offsets, r, _ := takeOffsets[int32](d, spans, rows)
 		ranges, buffers = r, append(buffers, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets)))
 	}
-	child := takeData(d.Children()[0], ranges)
+	child := takeData(d.Children()[0], pick(ranges))
 	defer child.Release()
 	return array.NewData(d.DataType(), rows, buffers, []arrow.ArrayData{child}, nulls, 0)
 }
@@ -313,7 +328,7 @@ func takeFixedList(d arrow.ArrayData, size int, spans []Span, buffers []*memory.
 			ranges = append(ranges, nullRow)
 		}
 	}
-	child := takeData(d.Children()[0], ranges)
+	child := takeData(d.Children()[0], pick(ranges))
 	defer child.Release()
 	return array.NewData(d.DataType(), CountRows(spans), buffers, []arrow.ArrayData{child}, nulls, 0)
 }
