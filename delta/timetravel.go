@@ -32,7 +32,9 @@ func (t *Table) SnapshotAsOf(ctx context.Context, at time.Time) (*Snapshot, erro
 }
 
 // VersionAsOf returns the newest version that was committed not later than at. Errors: as SnapshotAsOf.
-func (t *Table) VersionAsOf(ctx context.Context, at time.Time) (int64, error) { return t.versionAsOf(ctx, at) }
+func (t *Table) VersionAsOf(ctx context.Context, at time.Time) (int64, error) {
+	return t.versionAsOf(ctx, at)
+}
 
 // VersionSince returns the first version that was committed not before at: the first one that can be read when at is
 // before all of them. Errors: ErrVersionNotFound when at is after the last version.
