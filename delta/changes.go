@@ -88,7 +88,8 @@ type Changes struct {
 //
 // All batches have one schema, that of the version to: rows from before a column was added have null in it, values of
 // narrower types are widened. A renamed or dropped column, another partitioning or type in between is a
-// *SchemaChangeError before anything is yielded where that can be told.
+// *SchemaChangeError, before anything is yielded unless a later commit undoes it. Rows that the first version removes
+// are read by its schema, too.
 //
 // The time of a commit is its in-commit timestamp, else the time of its log file, made to increase within the range.
 //

@@ -2,7 +2,6 @@ package delta
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -24,7 +23,7 @@ type changeCommit struct {
 	info    CommitInfo
 	proto   *Protocol // in force once it is committed, as meta
 	meta    *Metadata
-	before  *Metadata // in force until then; nil when the commit has no metadata
+	altered bool // the commit has metadata
 	cdc     []CDC
 	adds    []*Add // with dataChange, as removes
 	removes []*Remove
@@ -101,7 +100,7 @@ func (s *changeState) take(c *changeCommit, a *Action) {
 	case a.Protocol != nil:
 		s.proto = a.Protocol
 	case a.Metadata != nil:
-		c.before, s.meta = s.meta, a.Metadata
+		c.altered, s.meta = true, a.Metadata
 	case a.CDC != nil:
 		c.cdc = append(c.cdc, *a.CDC)
 	case a.Add != nil && a.Add.DataChange:
@@ -116,7 +115,7 @@ func (r *changeReader) check(ctx context.Context, c *changeCommit) error {
 	if r.opts.Method == MethodFeed && !c.meta.boolean(propChangeDataFeed, false) {
 		return &FeedError{Version: c.version}
 	}
-	if c.before == nil {
+	if !c.altered {
 		return nil
 	}
 	found, err := schemaChanges(c.meta, r.last.state.meta)
@@ -125,32 +124,6 @@ func (r *changeReader) check(ctx context.Context, c *changeCommit) error {
 	}
 	if len(found) > 0 {
 		return r.schemaChange(ctx, c.meta)
-	}
-	return r.checkRemoved(ctx, c)
-}
-
-// checkRemoved looks at the rows that a commit with another schema removed: they were written under the one before.
-func (r *changeReader) checkRemoved(ctx context.Context, c *changeCommit) error {
-	if len(c.removes) == 0 && len(c.cdc) == 0 {
-		return nil
-	}
-	before := c.before
-	if c.version == r.from {
-		s, err := r.table.SnapshotAt(ctx, c.version-1)
-		if errors.Is(err, ErrVersionNotFound) { // nothing is known of it
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		before = s.state.meta
-	}
-	found, err := schemaChanges(before, r.last.state.meta)
-	if err != nil {
-		return fmt.Errorf("version %d: %w", c.version-1, err)
-	}
-	if len(found) > 0 {
-		return &SchemaChangeError{Version: c.version, Changes: found}
 	}
 	return nil
 }

@@ -2,7 +2,7 @@
 // and no other part of Freshet. Its files are the headings of Delta's PROTOCOL.md.
 //
 //	_delta_log/*.json, checkpoints ──load──▶ Snapshot ──Files──▶ adds ──Scan──▶ record batches
-//	                                            │
+//	                 └──Changes──▶ rows inserted, updated and deleted, version by version
 //	record batches ──Writer──▶ data files ──▶ Transaction ──Commit──▶ the next version, put if absent
 //
 // Guarantees:

@@ -144,6 +144,7 @@ func tableError(table string, err error) error {
 	case errors.Is(err, delta.ErrNoTable):
 		e.Code, e.Class, e.Msg, e.Err = freshet.CodeNoTable, freshet.ClassInput, "there is no Delta table here", nil
 		e.Fix = "name the folder that holds _delta_log, or namespace.table of a project"
+	case changesFault(e, err):
 	case errors.As(err, &version):
 		e.Code, e.Class, e.Msg, e.Err = freshet.CodeNoVersion, freshet.ClassInput, version.Error(), nil
 		e.Fix = "look for versions with `freshet table history`"

@@ -34,11 +34,18 @@ func TestMain(m *testing.M) {
 //	port                      find a free port; $ADDR is an address with it
 //	ready                     wait until $ADDR/readyz says that all pipelines run
 //	metric TEXT               fail unless $ADDR/metrics has the text
+//
+// $HISTORIES is the folder of tables that Spark wrote, of delta/testdata/changes.
 func TestScripts(t *testing.T) {
+	histories, err := filepath.Abs(filepath.Join(root, "delta", "testdata", "changes"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(env *testscript.Env) error {
-			env.Vars = append(env.Vars, "NO_COLOR=1", "LANG=C.UTF-8", "HOME="+env.WorkDir, "AWS_REGION=us-east-1")
+			env.Vars = append(env.Vars, "NO_COLOR=1", "LANG=C.UTF-8", "HOME="+env.WorkDir, "AWS_REGION=us-east-1",
+				"HISTORIES="+histories)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

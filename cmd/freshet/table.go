@@ -18,7 +18,7 @@ func (c *cli) tableCommand() *cobra.Command {
 	cmd := group("table", "Look into Delta tables",
 		`Look into Delta tables, whoever wrote them. TABLE is a folder (./lake/orders), a URI (s3://bucket/orders) or
 namespace.table below the lake of the project.`,
-		c.tableDescribe(), c.tableSchema(), c.tableHistory(), c.tableFiles(), c.tableRead())
+		c.tableDescribe(), c.tableSchema(), c.tableHistory(), c.tableFiles(), c.tableRead(), c.tableChanges())
 	cmd.Aliases = []string{"tables"}
 	return cmd
 }

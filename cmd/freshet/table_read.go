@@ -59,13 +59,8 @@ rows have the same digest, whoever wrote or read them. It takes any number of ta
 				return usageError(fmt.Sprintf("table read: found %d tables, wanted one", len(args)),
 					"with --digest there may be more")
 			}
-			if o.output == "" {
-				o.output = "jsonl"
-				if isTerminal(c.out) {
-					o.output = "table"
-				}
-			}
-			if err := oneOf("--output", o.output, "table", "jsonl", "csv"); err != nil {
+			var err error
+			if o.output, err = c.rowsOutput(o.output); err != nil {
 				return err
 			}
 			return c.read(cmd.Context(), args[0], o)
@@ -88,7 +83,7 @@ func (c *cli) scan(ctx context.Context, name string, o readOptions,
 	if err != nil {
 		return err
 	}
-	if err := knownColumns(snap.Schema(), o.columns); err != nil {
+	if err := knownColumns("--columns", snap.Schema(), o.columns); err != nil {
 		return err
 	}
 	opts := &delta.ScanOptions{Columns: o.columns, Limit: o.limit}
@@ -111,7 +106,7 @@ func (c *cli) scan(ctx context.Context, name string, o readOptions,
 }
 
 // knownColumns is an error that names the first column that is not in the schema.
-func knownColumns(schema *delta.Schema, names []string) error {
+func knownColumns(flag string, schema *delta.Schema, names []string) error {
 	for _, name := range names {
 		if f, _ := schema.Lookup(name); f != nil {
 			continue
@@ -124,7 +119,7 @@ func knownColumns(schema *delta.Schema, names []string) error {
 		if near := spec.Nearest(name, all); len(near) > 0 {
 			fix = "did you mean " + strings.Join(near, " or ") + "?"
 		}
-		return &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: "--columns",
+		return &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: flag,
 			Msg: fmt.Sprintf("the table has no column %q", name), Fix: fix}
 	}
 	return nil
@@ -137,27 +132,45 @@ type printer interface {
 }
 
 func (c *cli) read(ctx context.Context, name string, o readOptions) error {
+	return c.printRows(o.output, &o.limit, func(take func(arrow.RecordBatch) error) error {
+		return c.scan(ctx, name, o, take)
+	})
+}
+
+// printRows prints the batches that scan gives to take. A table without a limit gets one, which scan must obey.
+func (c *cli) printRows(output string, limit *int64, scan func(take func(arrow.RecordBatch) error) error) error {
 	var p printer
 	out := bufio.NewWriterSize(c.out, 1<<16)
-	switch o.output {
+	switch output {
 	case "jsonl":
 		p = &linePrinter{out: out}
 	case "csv":
 		p = &csvPrinter{out: out, w: csv.NewWriter(out)}
 	default:
 		t := &tablePrinter{c: c}
-		if o.limit == 0 {
-			o.limit, t.cut = shownRows, true
+		if *limit == 0 {
+			*limit, t.cut = shownRows, true
 		}
 		p = t
 	}
-	if err := c.scan(ctx, name, o, p.print); err != nil {
+	if err := scan(p.print); err != nil {
 		return err
 	}
 	if err := p.end(); err != nil {
 		return err
 	}
 	return out.Flush()
+}
+
+// rowsOutput is the format of rows: what was asked for, else the one for people where they look.
+func (c *cli) rowsOutput(output string) (string, error) {
+	if output == "" {
+		output = "jsonl"
+		if isTerminal(c.out) {
+			output = "table"
+		}
+	}
+	return output, oneOf("--output", output, "table", "jsonl", "csv")
 }
 
 // linePrinter prints canonical rows.
@@ -319,10 +332,15 @@ func (c *cli) digests(ctx context.Context, tables []string, o readOptions) error
 }
 
 func (c *cli) digest(ctx context.Context, name string, o readOptions) error {
+	return c.printDigest(name, func(take func(arrow.RecordBatch) error) error { return c.scan(ctx, name, o, take) })
+}
+
+// printDigest prints the digest of the batches that scan gives to take.
+func (c *cli) printDigest(name string, scan func(take func(arrow.RecordBatch) error) error) error {
 	var d canonical.Digest
 	var enc *canonical.Encoder
 	var line []byte
-	err := c.scan(ctx, name, o, func(b arrow.RecordBatch) error {
+	err := scan(func(b arrow.RecordBatch) error {
 		if enc == nil {
 			enc = canonical.NewEncoder(b.Schema())
 		}
