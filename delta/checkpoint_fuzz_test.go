@@ -24,7 +24,7 @@ func FuzzCheckpoint(f *testing.F) {
 		}
 		for _, want := range []kinds{kindState, kindFiles | kindStats | refuseUnknown} {
 			n := 0
-			for _, err := range readCheckpointFile(ctx, st, "f", int64(len(data)), want) {
+			for _, err := range readCheckpointFile(ctx, st, "f", int64(len(data)), want, nil) {
 				if err != nil {
 					break
 				}

@@ -18,8 +18,9 @@ const rowsAtOnce = 1024
 
 // readCheckpointFile yields the actions of the wanted kinds of one Parquet file, in its order, whatever its
 // columns are called beyond those we know. Only the columns of wanted kinds are read, and of them only row
-// groups that hold some. Memory: one row group's wanted columns, at most spanBytes. Errors: ErrCorrupt.
-func readCheckpointFile(ctx context.Context, st store.Store, key string, size int64, want kinds,
+// groups that hold some. A sieve, if there is one, leaves out adds; row groups with other wanted actions are read whole. Memory: one
+// row group's wanted columns, at most spanBytes. Errors: ErrCorrupt.
+func readCheckpointFile(ctx context.Context, st store.Store, key string, size int64, want kinds, sieve *statsSieve,
 ) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
 		f, err := openParquet(ctx, st, key, size)
@@ -36,7 +37,7 @@ func readCheckpointFile(ctx context.Context, st store.Store, key string, size in
 		for i := range f.NumRowGroups() {
 			var g *groupReader
 			err := guard(key, func() (err error) {
-				g, err = openGroup(f, i, want)
+				g, err = openGroup(f, i, want, sieve)
 				return err
 			})
 			for err == nil && g != nil && g.left > 0 {
@@ -64,49 +65,44 @@ func readCheckpointFile(ctx context.Context, st store.Store, key string, size in
 
 // groupReader reads one row group.
 type groupReader struct {
-	left  int64
-	reads []fieldRead
+	left   int64
+	reads  []fieldRead
+	leaves []*leaf
+	pass   []bool // the rows that a sieve lets pass; nil: all
+	row    int
 }
 
 // openGroup opens the columns of a row group that are wanted and not empty; nil when there are none.
-func openGroup(f *parquetFile, i int, want kinds) (*groupReader, error) {
+func openGroup(f *parquetFile, i int, want kinds, sieve *statsSieve) (*groupReader, error) {
 	rows := f.RowGroup(i)
 	meta := rows.MetaData()
 	columns := f.MetaData().Schema
 	if meta.NumColumns() != columns.NumColumns() {
 		return nil, fmt.Errorf("row group %d has %d columns, wanted %d", i, meta.NumColumns(), columns.NumColumns())
 	}
-	chosen := choose(f, meta, want)
+	chosen, present := choose(f, meta, want)
 	if len(chosen) == 0 || meta.NumRows() == 0 {
 		return nil, nil
 	}
-	var parts []span
-	for _, c := range chosen {
-		p, err := chunkSpan(f, meta, c)
-		if err != nil {
+	g := &groupReader{left: meta.NumRows()}
+	var err error
+	if sieve != nil && present == kindAdd {
+		var some bool
+		if g.pass, some, err = sieve.sieveGroup(f, i); err != nil || !some {
 			return nil, err
 		}
-		parts = append(parts, p)
 	}
-	if err := f.src.hold(parts); err != nil {
+	g.leaves, err = openLeaves(f, i, chosen)
+	if err != nil {
 		return nil, err
 	}
-	leaves := make([]*leaf, len(chosen))
-	for j, c := range chosen {
-		r, err := rows.Column(c)
-		if err != nil {
-			return nil, err
-		}
-		leaves[j] = newLeaf(columns.Column(c))
-		leaves[j].open(r, meta.NumRows())
-	}
-	return &groupReader{left: meta.NumRows(), reads: plan(leaves)}, nil
+	g.reads = plan(g.leaves)
+	return g, nil
 }
 
-// choose returns the columns to read.
-func choose(f *parquetFile, meta *metadata.RowGroupMetaData, want kinds) (chosen []int) {
+// choose returns the columns to read, and the wanted kinds that there may be some of.
+func choose(f *parquetFile, meta *metadata.RowGroupMetaData, want kinds) (chosen []int, present kinds) {
 	columns := f.MetaData().Schema
-	var present kinds
 	json := false
 	for i := range columns.NumColumns() {
 		path := columns.Column(i).Path()
@@ -128,7 +124,7 @@ func choose(f *parquetFile, meta *metadata.RowGroupMetaData, want kinds) (chosen
 			chosen = append(chosen, i)
 		}
 	}
-	return chosen
+	return chosen, present
 }
 
 // topOf is the action that a column belongs to.
@@ -170,6 +166,12 @@ func chunkSpan(f *parquetFile, meta *metadata.RowGroupMetaData, column int) (spa
 // read decodes the next rows and appends those that hold a wanted action.
 func (g *groupReader) read(rows []Action) ([]Action, error) {
 	for range min(g.left, rowsAtOnce) {
+		if g.pass != nil && !g.pass[g.row] {
+			if err := g.skip(); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		var a Action
 		for _, read := range g.reads {
 			if err := read(&a); err != nil {
@@ -177,11 +179,30 @@ func (g *groupReader) read(rows []Action) ([]Action, error) {
 			}
 		}
 		g.left--
+		g.row++
 		if a.kinds() != 0 {
 			rows = append(rows, a)
 		}
 	}
 	return rows, nil
+}
+
+// skip passes over a row.
+func (g *groupReader) skip() error {
+	for _, l := range g.leaves {
+		var err error
+		if l.maxRep == 0 {
+			_, err = l.next()
+		} else {
+			err = l.record(func(int16, int) error { return nil })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	g.left--
+	g.row++
+	return nil
 }
 
 // plan orders the columns so that openers come first, and pairs the columns of maps. Unknown columns are left

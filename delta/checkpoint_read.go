@@ -8,16 +8,17 @@ import (
 )
 
 // readCheckpoint yields the actions of the wanted kinds of a checkpoint of any form: classic, multi-part, or
-// V2 with sidecars. Sidecars hold only file actions and are opened only when these are wanted. Errors:
-// ErrCorrupt, store.ErrNotFound.
-func (t *Table) readCheckpoint(ctx context.Context, c *checkpointFile, want kinds) iter.Seq2[Action, error] {
+// V2 with sidecars. Sidecars hold only file actions and are opened only when these are wanted. A sieve, if there is one,
+// leaves out adds, of Parquet files only. Errors: ErrCorrupt, store.ErrNotFound.
+func (t *Table) readCheckpoint(ctx context.Context, c *checkpointFile, want kinds, sieve *statsSieve,
+) iter.Seq2[Action, error] {
 	top := want
 	if want&kindFiles != 0 {
 		top |= kindSidecar
 	}
 	return func(yield func(Action, error) bool) {
 		var sidecars []*Sidecar
-		for a, err := range t.readTop(ctx, c, top) {
+		for a, err := range t.readTop(ctx, c, top, sieve) {
 			if err != nil {
 				yield(Action{}, err)
 				return
@@ -36,7 +37,7 @@ func (t *Table) readCheckpoint(ctx context.Context, c *checkpointFile, want kind
 				yield(Action{}, err)
 				return
 			}
-			for a, err := range readCheckpointFile(ctx, t.st, key, s.SizeInBytes, want) {
+			for a, err := range readCheckpointFile(ctx, t.st, key, s.SizeInBytes, want, sieve) {
 				if !yield(a, err) || err != nil {
 					return
 				}
@@ -46,7 +47,8 @@ func (t *Table) readCheckpoint(ctx context.Context, c *checkpointFile, want kind
 }
 
 // readTop yields what the checkpoint's own files hold.
-func (t *Table) readTop(ctx context.Context, c *checkpointFile, want kinds) iter.Seq2[Action, error] {
+func (t *Table) readTop(ctx context.Context, c *checkpointFile, want kinds, sieve *statsSieve,
+) iter.Seq2[Action, error] {
 	if c.json {
 		return func(yield func(Action, error) bool) {
 			key := c.files[0].Key
@@ -64,7 +66,7 @@ func (t *Table) readTop(ctx context.Context, c *checkpointFile, want kinds) iter
 	}
 	return func(yield func(Action, error) bool) {
 		for _, o := range c.files {
-			for a, err := range readCheckpointFile(ctx, t.st, o.Key, o.Size, want) {
+			for a, err := range readCheckpointFile(ctx, t.st, o.Key, o.Size, want, sieve) {
 				if !yield(a, err) || err != nil {
 					return
 				}

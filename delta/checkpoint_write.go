@@ -205,7 +205,7 @@ func (w *checkpointWriter) state() []Action {
 
 // eachFile hands on the file actions that a checkpoint keeps, and counts the adds.
 func (w *checkpointWriter) eachFile(ctx context.Context, do func(*Action) error) error {
-	for a, err := range w.snap.reconcile(ctx, kindAdd|kindRemove|kindStats|refuseUnknown) {
+	for a, err := range w.snap.reconcile(ctx, kindAdd|kindRemove|kindStats|refuseUnknown, nil) {
 		if err != nil {
 			return err
 		}

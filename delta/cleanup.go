@@ -161,7 +161,7 @@ func (t *Table) loadable(ctx context.Context, c *checkpointFile) error {
 	if err := (&builder{table: t}).fromCheckpoint(ctx, c); err != nil {
 		return err
 	}
-	for _, err := range t.readCheckpoint(ctx, c, kindFiles) {
+	for _, err := range t.readCheckpoint(ctx, c, kindFiles, nil) {
 		if err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (t *Table) usedSidecars(ctx context.Context, from int64) (map[string]bool, 
 			continue
 		}
 		c := &checkpointFile{version: f.version, files: []store.Object{o}, json: f.json}
-		for a, err := range t.readTop(ctx, c, kindSidecar) {
+		for a, err := range t.readTop(ctx, c, kindSidecar, nil) {
 			if err != nil {
 				return nil, err
 			}

@@ -21,12 +21,17 @@ type FilesOptions struct {
 // checkpoint, and one row group of the checkpoint. Errors: ErrCorrupt, ErrVersionNotFound when log cleanup
 // has taken a part of the snapshot's log. Spec: "Action Reconciliation".
 func (s *Snapshot) Files(ctx context.Context, opts *FilesOptions) iter.Seq2[*Add, error] {
-	want := kindAdd | kindRemove
+	want := kindAdd
 	if opts != nil && opts.Stats {
 		want |= kindStats
 	}
+	return s.sieved(ctx, want, nil)
+}
+
+// sieved is Files without adds that a sieve leaves out.
+func (s *Snapshot) sieved(ctx context.Context, want kinds, sieve *statsSieve) iter.Seq2[*Add, error] {
 	return func(yield func(*Add, error) bool) {
-		for a, err := range s.reconcile(ctx, want) {
+		for a, err := range s.reconcile(ctx, want, sieve) {
 			if err != nil {
 				yield(nil, err)
 				return
@@ -40,10 +45,10 @@ func (s *Snapshot) Files(ctx context.Context, opts *FilesOptions) iter.Seq2[*Add
 
 // reconcile yields the newest action of each file: adds of live files, and removes where they are wanted. It
 // goes from the newest commit to the oldest and then through the checkpoint, whose actions are not kept: only
-// what the commits said before is looked up.
-func (s *Snapshot) reconcile(ctx context.Context, want kinds) iter.Seq2[Action, error] {
+// what the commits said before is looked up. A sieve may leave out adds.
+func (s *Snapshot) reconcile(ctx context.Context, want kinds, sieve *statsSieve) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
-		seen := map[fileKey]bool{}
+		var seen fileSet
 		from := int64(0)
 		if s.checkpoint != nil {
 			from = s.checkpoint.version + 1
@@ -51,7 +56,7 @@ func (s *Snapshot) reconcile(ctx context.Context, want kinds) iter.Seq2[Action, 
 		if from <= s.version {
 			for c, err := range s.table.fetchCommits(ctx, s.version, from) {
 				if err == nil {
-					err = yieldNewest(c, want, seen, yield)
+					err = yieldNewest(c, want, &seen, yield)
 				}
 				if errors.Is(err, errStop) {
 					return
@@ -65,12 +70,12 @@ func (s *Snapshot) reconcile(ctx context.Context, want kinds) iter.Seq2[Action, 
 		if s.checkpoint == nil {
 			return
 		}
-		for a, err := range s.table.readCheckpoint(ctx, s.checkpoint, want) {
+		for a, err := range s.table.readCheckpoint(ctx, s.checkpoint, want, sieve) {
 			if err != nil {
 				yield(Action{}, s.gone(err))
 				return
 			}
-			if (len(seen) == 0 || !seen[a.fileKey()]) && !yield(a, nil) {
+			if (len(seen.keys) == 0 || !seen.has(a.fileKey())) && !yield(a, nil) {
 				return
 			}
 		}
@@ -80,7 +85,7 @@ func (s *Snapshot) reconcile(ctx context.Context, want kinds) iter.Seq2[Action, 
 var errStop = errors.New("the caller wants no more")
 
 // yieldNewest yields the file actions of a commit that no newer one speaks of; the last of a commit counts.
-func yieldNewest(c commitData, want kinds, seen map[fileKey]bool, yield func(Action, error) bool) error {
+func yieldNewest(c commitData, want kinds, seen *fileSet, yield func(Action, error) bool) error {
 	var actions []Action
 	for a, err := range parseLog(commitKey(c.version), c.data, want|kindFiles) {
 		if err != nil {
@@ -88,17 +93,37 @@ func yieldNewest(c commitData, want kinds, seen map[fileKey]bool, yield func(Act
 		}
 		actions = append(actions, a)
 	}
+	seen.grow(len(actions))
 	for _, a := range slices.Backward(actions) {
-		key := a.fileKey()
-		if seen[key] {
-			continue
-		}
-		seen[key] = true
-		if a.kinds()&want != 0 && !yield(a, nil) {
+		if seen.add(a.fileKey()) && a.kinds()&want != 0 && !yield(a, nil) {
 			return errStop
 		}
 	}
 	return nil
+}
+
+// fileSet is a set of files. The zero value is empty.
+type fileSet struct {
+	keys map[fileKey]struct{}
+}
+
+// grow makes room for n more files, if it is for the first.
+func (f *fileSet) grow(n int) {
+	if f.keys == nil {
+		f.keys = make(map[fileKey]struct{}, n)
+	}
+}
+
+func (f *fileSet) has(key fileKey) bool {
+	_, ok := f.keys[key]
+	return ok
+}
+
+// add reports whether the file was not there.
+func (f *fileSet) add(key fileKey) bool {
+	before := len(f.keys)
+	f.keys[key] = struct{}{}
+	return len(f.keys) > before
 }
 
 func (a *Action) fileKey() fileKey {

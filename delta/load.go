@@ -105,7 +105,7 @@ func (b *builder) fromCheckpoint(ctx context.Context, c *checkpointFile) error {
 	for _, o := range c.files {
 		bytes += o.Size
 	}
-	for a, err := range b.table.readTop(ctx, c, kindState|kindSidecar) {
+	for a, err := range b.table.readTop(ctx, c, kindState|kindSidecar, nil) {
 		if err != nil && !unusable(err) {
 			return fmt.Errorf("read the checkpoint of version %d: %w", c.version, err)
 		}

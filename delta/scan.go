@@ -84,7 +84,7 @@ func (s *Snapshot) Matching(ctx context.Context, where *expr.Expr) iter.Seq2[*Ad
 			yield(nil, fmt.Errorf("find files: %w", err))
 			return
 		}
-		for add, err := range s.Files(ctx, &FilesOptions{Stats: true}) {
+		for add, err := range s.sieved(ctx, kindAdd|kindStats, p.sieve) {
 			if err != nil {
 				yield(nil, err)
 				return

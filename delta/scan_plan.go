@@ -24,6 +24,12 @@ type scanPlan struct {
 	result    *arrow.Schema
 	where     *expr.Bound // bound to schema; nil: none
 	parts     map[string]bool
+
+	// What says which files may match; see mayMatch.
+	byStats   bool // the condition names a column that is no partition column
+	sieve     *statsSieve
+	resolved  map[string]columnStats
+	partition map[string]bool // by partitionKey
 }
 
 // scanColumn is a column of the batches that files are read into.
@@ -64,7 +70,12 @@ func newScanPlan(s *Snapshot, opts *ScanOptions) (*scanPlan, error) {
 	if err := p.choose(); err != nil {
 		return nil, err
 	}
-	return p, p.bind()
+	if err := p.bind(); err != nil {
+		return nil, err
+	}
+	p.resolved, p.partition = make(map[string]columnStats), make(map[string]bool)
+	p.byStats, p.sieve = p.where != nil && p.needsStats(), p.newSieve()
+	return p, nil
 }
 
 // choose fills read and out with the columns that were asked for.
@@ -165,8 +176,11 @@ type wantedFile struct {
 // live yields the files of the snapshot that may have rows of interest.
 func (p *scanPlan) live(ctx context.Context) iter.Seq2[wantedFile, error] {
 	return func(yield func(wantedFile, error) bool) {
-		stats := p.where != nil && p.needsStats()
-		for add, err := range p.snap.Files(ctx, &FilesOptions{Stats: stats}) {
+		want := kindAdd
+		if p.byStats {
+			want |= kindStats
+		}
+		for add, err := range p.snap.sieved(ctx, want, p.sieve) {
 			if err == nil && !p.mayMatch(add) {
 				continue
 			}

@@ -1,7 +1,6 @@
 package delta
 
 import (
-	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
@@ -19,9 +18,42 @@ func (p *scanPlan) needsStats() bool {
 	return false
 }
 
-// mayMatch reports whether the file may have a row that the condition keeps.
+// mayMatch reports whether the file may have a row that the condition keeps. It is for one goroutine at a time.
 func (p *scanPlan) mayMatch(add *Add) bool {
-	return p.where == nil || p.where.MayMatch(&fileStats{plan: p, add: add})
+	switch {
+	case p.where == nil:
+		return true
+	case p.sieve != nil && p.sieve.rejects([]byte(add.Stats)):
+		return false
+	case p.byStats:
+		return p.where.MayMatch(&fileStats{plan: p, add: add})
+	}
+	key := p.partitionKey(add)
+	may, known := p.partition[key]
+	if !known { // of a file with one row, whatever this one has
+		one := &Add{PartitionValues: add.PartitionValues, Stats: `{"numRecords":1}`}
+		may = p.where.MayMatch(&fileStats{plan: p, add: one})
+		if len(p.partition) < maxPartitions {
+			p.partition[key] = may
+		}
+	}
+	return may
+}
+
+// maxPartitions bounds how many partitions a plan remembers its verdict on.
+const maxPartitions = 1 << 16
+
+// partitionKey is what the condition sees of the file when it names partition columns only.
+func (p *scanPlan) partitionKey(add *Add) string {
+	var b []byte
+	for _, name := range p.where.Columns() {
+		if v := add.PartitionValues[p.column([]string{name}).path[0]]; v != nil {
+			b = strconv.AppendInt(b, int64(len(*v)), 10)
+			b = append(append(b, ':'), *v...)
+		}
+		b = append(b, ',')
+	}
+	return string(b)
 }
 
 // fileStats is what an add action tells of its file's rows. What the action leaves out, or what cannot be parsed, is
@@ -30,12 +62,7 @@ type fileStats struct {
 	plan   *scanPlan
 	add    *Add
 	parsed bool
-	stats  struct {
-		NumRecords *int64         `json:"numRecords"`
-		MinValues  map[string]any `json:"minValues"`
-		MaxValues  map[string]any `json:"maxValues"`
-		NullCount  map[string]any `json:"nullCount"`
-	}
+	parts  statsParts
 }
 
 func (s *fileStats) parse() {
@@ -43,42 +70,34 @@ func (s *fileStats) parse() {
 		return
 	}
 	s.parsed = true
-	d := json.NewDecoder(strings.NewReader(s.add.Stats))
-	d.UseNumber() // so that no digit is lost
-	if s.add.Stats == "" || d.Decode(&s.stats) != nil {
-		s.stats.NumRecords, s.stats.MinValues, s.stats.MaxValues, s.stats.NullCount = nil, nil, nil, nil
+	var err error
+	if s.parts, err = splitStats([]byte(s.add.Stats)); err != nil {
+		s.parts = statsParts{rows: -1}
 	}
 }
 
 // RowCount is the number of rows in the file, deleted ones included, as in all statistics.
 func (s *fileStats) RowCount() (int64, bool) {
 	s.parse()
-	if s.stats.NumRecords == nil || *s.stats.NumRecords < 0 {
-		return 0, false
-	}
-	return *s.stats.NumRecords, true
+	return s.parts.rows, s.parts.rows >= 0
 }
 
 // NullCount counts nulls among all rows of the file. Where deleted rows are among them the count is only told when it
 // says that none or all are null.
 func (s *fileStats) NullCount(column []string) (int64, bool) {
-	path, t, partition := s.resolve(column)
+	c := s.plan.column(column)
 	rows, known := s.RowCount()
-	if partition {
-		if v := s.value(path); v == nil {
+	if c.partition {
+		if v := s.value(c.path); v == nil {
 			return rows, known
 		}
 		return 0, true
 	}
-	if t == nil {
+	if c.typ == nil {
 		return 0, false
 	}
-	n, ok := within(s.stats.NullCount, path).(json.Number)
-	if !ok {
-		return 0, false
-	}
-	count, err := strconv.ParseInt(n.String(), 10, 64)
-	if err != nil || s.add.DeletionVector != nil && count != 0 && (!known || count != rows) {
+	count, ok := plainInt(findJSON(s.parts.nulls, c.path))
+	if !ok || s.add.DeletionVector != nil && count != 0 && (!known || count != rows) {
 		return 0, false
 	}
 	return count, true
@@ -91,49 +110,72 @@ func (s *fileStats) Min(column []string) (expr.Value, bool) { return s.bound(col
 func (s *fileStats) Max(column []string) (expr.Value, bool) { return s.bound(column, true) }
 
 func (s *fileStats) bound(column []string, upper bool) (expr.Value, bool) {
-	path, t, partition := s.resolve(column)
-	if partition {
-		v := s.value(path)
+	c := s.plan.column(column)
+	if c.partition {
+		v := s.value(c.path)
 		if v == nil {
 			return expr.Value{}, false
 		}
-		return partitionBound(*v, t)
+		return partitionBound(*v, c.typ)
 	}
-	if t == nil {
+	if c.typ == nil {
 		return expr.Value{}, false
 	}
 	s.parse()
-	values := s.stats.MinValues
+	values := s.parts.min
 	if upper {
-		values = s.stats.MaxValues
+		values = s.parts.max
 	}
-	switch v := within(values, path).(type) {
-	case json.Number:
-		return numberBound(v.String(), t)
-	case string:
-		return textBound(v, t, upper)
+	v := findJSON(values, c.path)
+	switch {
+	case len(v) == 0:
+		return expr.Value{}, false
+	case v[0] == '"':
+		text, err := (&jsonReader{data: v}).text()
+		if err != nil {
+			return expr.Value{}, false
+		}
+		return textBound(string(text), c.typ, upper)
 	}
-	return expr.Value{}, false
+	return numberBound(string(v), c.typ)
 }
 
-// resolve turns the path of a column into the physical one and finds its type, nil when there is no such column.
-func (s *fileStats) resolve(column []string) (path []string, t Type, partition bool) {
-	fields := s.plan.snap.Schema().Fields
-	for i, name := range column {
+// columnStats is how a column of the condition is found in what add actions say.
+type columnStats struct {
+	path      []string // of physical names
+	typ       Type     // nil: there is no such column
+	partition bool
+}
+
+// column resolves a path of names; it remembers what it found, for one goroutine at a time.
+func (p *scanPlan) column(names []string) columnStats {
+	key := strings.Join(names, "\x00")
+	c, ok := p.resolved[key]
+	if !ok {
+		c = p.resolve(names)
+		p.resolved[key] = c
+	}
+	return c
+}
+
+func (p *scanPlan) resolve(names []string) (c columnStats) {
+	fields := p.snap.Schema().Fields
+	for i, name := range names {
 		f, _ := lookupField(fields, name)
 		if f == nil {
-			return nil, nil, false
+			return columnStats{}
 		}
-		path, t = append(path, s.plan.mapping.physicalName(f)), f.Type
-		if i == 0 && s.plan.parts[strings.ToLower(f.Name)] {
-			return path, t, true
+		c.path, c.typ = append(c.path, p.mapping.physicalName(f)), f.Type
+		if i == 0 && p.parts[strings.ToLower(f.Name)] {
+			c.partition = true
+			return c
 		}
 		fields = nil
-		if st, ok := t.(*Struct); ok {
+		if st, ok := c.typ.(*Struct); ok {
 			fields = st.Fields
 		}
 	}
-	return path, t, false
+	return c
 }
 
 // value is the file's value of a partition column; nil is null.
@@ -142,18 +184,6 @@ func (s *fileStats) value(path []string) *string {
 		return v
 	}
 	return nil
-}
-
-func within(values map[string]any, path []string) any {
-	var v any = values
-	for _, name := range path {
-		m, ok := v.(map[string]any)
-		if !ok {
-			return nil
-		}
-		v = m[name]
-	}
-	return v
 }
 
 // partitionBound is the value of a partition column as a bound.

@@ -34,7 +34,7 @@ func (s *keySet) has(key string) bool {
 // mark gathers the files that must stay: those of the newest version, of kept versions, and those whose removal is
 // younger than the retention.
 func (v *vacuum) mark(ctx context.Context) error {
-	for a, err := range v.snap.reconcile(ctx, kindAdd|kindRemove) {
+	for a, err := range v.snap.reconcile(ctx, kindAdd|kindRemove, nil) {
 		switch {
 		case err != nil:
 			return err
