@@ -2,6 +2,7 @@ package delta
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -104,7 +105,7 @@ func (t *Table) Changes(ctx context.Context, from, to int64, opts *ChangesOption
 		if err == nil {
 			err = r.run(ctx, yield)
 		}
-		if err != nil && err != errStop {
+		if err != nil && !errors.Is(err, errStop) {
 			yield(Changes{}, fmt.Errorf("changes of versions %d to %d: %w", from, r.end(to), err))
 		}
 	}

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -32,7 +33,7 @@ func (r *changeReader) version(ctx context.Context, c *changeCommit, yield func(
 	if err == nil {
 		err = v.emit(ctx, yield)
 	}
-	if err == nil || err == errStop {
+	if err == nil || errors.Is(err, errStop) {
 		return err
 	}
 	if err := r.gone(ctx, c.version, err); err != nil {

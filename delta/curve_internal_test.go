@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"math"
 	"math/bits"
 	"testing"
 )
@@ -53,7 +54,7 @@ func TestSortKeys_NumbersOfAllSigns_KeepTheirOrder(t *testing.T) {
 			last = k
 		}
 	}
-	if negative := -0.0; floating(negative) != floating(0) || signed(-1) >= signed(0) {
+	if negative := math.Copysign(0, -1); floating(negative) != floating(0) || signed(-1) >= signed(0) {
 		t.Error("zeros or signs")
 	}
 }

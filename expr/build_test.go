@@ -113,7 +113,7 @@ func TestLiteral_EveryType_EqualsItself(t *testing.T) {
 	b.Field(1).(*array.Int8Builder).AppendValues([]int8{-128, 127}, nil)
 	b.Field(2).(*array.Int64Builder).AppendValues([]int64{math.MinInt64, math.MaxInt64}, nil)
 	b.Field(3).(*array.Float32Builder).AppendValues([]float32{-1.1, 3e38}, nil)
-	b.Field(4).(*array.Float64Builder).AppendValues([]float64{5e-324, -0.0}, nil)
+	b.Field(4).(*array.Float64Builder).AppendValues([]float64{5e-324, math.Copysign(0, -1)}, nil)
 	b.Field(5).(*array.StringBuilder).AppendValues([]string{"it's", "\n\\ü"}, nil)
 	b.Field(6).(*array.Date32Builder).AppendValues([]arrow.Date32{-700000, 19000}, nil)
 	b.Field(7).(*array.TimestampBuilder).AppendValues([]arrow.Timestamp{-1, 1700000000123456}, nil)

@@ -44,7 +44,7 @@ func javaRegexp(pattern string) (*regexp.Regexp, error) {
 			out.WriteString(`[^\n\r\x{85}\x{2028}\x{2029}]`)
 		case c == '(' && strings.HasPrefix(pattern[i:], "(?"):
 			if !strings.HasPrefix(pattern[i:], "(?:") {
-				return nil, fmt.Errorf("found %s, wanted ( or (?:", clip(pattern[i:]))
+				return nil, fmt.Errorf("found %s, wanted \"(\" or \"(?:\"", clip(pattern[i:]))
 			}
 			out.WriteByte(c)
 		case (c == '+') && i > 0 && strings.IndexByte("*+?}", pattern[i-1]) >= 0 && (i < 2 || pattern[i-2] != '\\'):
