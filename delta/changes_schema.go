@@ -147,7 +147,7 @@ func (c *schemaComparison) fields(before, after []Field, path string) {
 		same, _ := lookupField(after, f.Name)
 		at := slices.IndexFunc(after, func(n Field) bool { return c.now.physicalName(&n) == physical })
 		switch {
-		case same != nil && c.now.physicalName(same) == physical:
+		case same != nil && strings.EqualFold(c.now.physicalName(same), physical):
 			c.types(f.Type, same.Type, name)
 		case same != nil:
 			c.add("column %q was dropped and another of its name added", name)
