@@ -163,7 +163,7 @@ func (tx *Transaction) checkNext(next tableState, base *Snapshot) error {
 			return err
 		}
 	}
-	if err := checkWrite(next.proto, next.meta, schema); err != nil {
+	if err := checkWrite(next.proto); err != nil {
 		return err
 	}
 	if next.meta.boolean(propAppendOnly, false) && next.proto.Supports("appendOnly") {

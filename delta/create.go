@@ -73,7 +73,7 @@ func (t *Table) creation(opts *CreateOptions) (*Transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkWrite(proto, meta, schema); err != nil {
+	if err := meta.checkRules(proto, schema); err != nil {
 		return nil, err
 	}
 	empty := &Snapshot{table: t, version: -1, schema: schema, state: tableState{proto: proto, meta: meta}}

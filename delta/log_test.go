@@ -309,10 +309,6 @@ func TestCommit_UnsupportedFeature_IsRefusedByName(t *testing.T) {
 		"icebergCompatV1": `{"protocol":{"minReaderVersion":1,"minWriterVersion":7,` +
 			`"writerFeatures":["icebergCompatV1"]}}`,
 		"version 8": `{"protocol":{"minReaderVersion":1,"minWriterVersion":8}}`,
-		`constraint "positive"`: `{"protocol":{"minReaderVersion":1,"minWriterVersion":3}}` + "\n" +
-			`{"metaData":{"id":"x","format":{"provider":"parquet","options":{}},` +
-			`"schemaString":"{\"type\":\"struct\",\"fields\":[{\"name\":\"id\",\"type\":\"long\",\"nullable\":true,` +
-			`\"metadata\":{}}]}","partitionColumns":[],"configuration":{"delta.constraints.positive":"id > 0"}}}`,
 	} {
 		st := store.NewMem()
 		create(t, st, nil)

@@ -149,6 +149,7 @@ func (w *tableWrite) takeRows(ctx context.Context, rows iter.Seq2[arrow.RecordBa
 	if err != nil {
 		return err
 	}
+	e.fresh = true
 	if _, err := e.writer(); err != nil {
 		return err
 	}
@@ -173,6 +174,9 @@ func (w *tableWrite) takeRows(ctx context.Context, rows iter.Seq2[arrow.RecordBa
 	}
 	w.rows = e.inserted
 	w.adds, w.cdc, err = e.close(ctx)
+	if e.meta != w.began.Metadata() {
+		w.meta = e.meta
+	}
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // The versions from which a protocol lists its features by name. Spec: "Table Features".
@@ -84,9 +83,25 @@ func (p *Protocol) checkRead() error {
 
 // CheckWrite reports why files cannot be added to the table by this package; nil when they can. Errors:
 // *UnsupportedError.
-func (s *Snapshot) CheckWrite() error { return checkWrite(s.state.proto, s.state.meta, s.schema) }
+func (s *Snapshot) CheckWrite() error {
+	if _, err := newFileLayout(s.state.meta, s.state.proto, &WriterOptions{}); err != nil {
+		return err
+	}
+	return s.state.meta.checkRules(s.state.proto, s.schema)
+}
 
-func checkWrite(p *Protocol, m *Metadata, schema *Schema) error {
+// checkRules refuses a table of which this package cannot keep what it asks of writers.
+func (m *Metadata) checkRules(p *Protocol, schema *Schema) error {
+	if err := checkWrite(p); err != nil {
+		return err
+	}
+	_, err := newRowRules(m, p, schema)
+	return err
+}
+
+// checkWrite refuses tables of which a feature is not known to writers. What the table asks of the values of rows,
+// NewWriter settles.
+func checkWrite(p *Protocol) error {
 	if err := p.checkRead(); err != nil {
 		return err
 	}
@@ -96,32 +111,6 @@ func checkWrite(p *Protocol, m *Metadata, schema *Schema) error {
 	for _, f := range p.features() {
 		if !slices.Contains(writable, f) {
 			return &UnsupportedError{Feature: "the table feature " + f, Write: true}
-		}
-	}
-	return checkUse(p, m, schema)
-}
-
-// checkUse refuses tables that use what their protocol allows and we cannot keep.
-func checkUse(p *Protocol, m *Metadata, schema *Schema) error {
-	use := func(format string, args ...any) error {
-		return &UnsupportedError{Feature: fmt.Sprintf(format, args...), Write: true}
-	}
-	for key := range m.Configuration {
-		if name, ok := strings.CutPrefix(key, propConstraint); ok && p.Supports("checkConstraints") {
-			return use("the CHECK constraint %q", name)
-		}
-	}
-	for _, r := range []struct{ feature, key, words string }{
-		{"invariants", metaInvariants, "an invariant"},
-		{"generatedColumns", metaGeneration, "a generation expression"},
-		{"identityColumns", metaIdentityStart, "identity values"},
-		{"allowColumnDefaults", metaDefault, "a default value"},
-	} {
-		if !p.Supports(r.feature) {
-			continue
-		}
-		if column := columnWith(schema.Fields, "", r.key); column != "" {
-			return use("%s on column %q", r.words, column)
 		}
 	}
 	return nil

@@ -38,6 +38,7 @@ type rowEdit struct {
 	byVector bool // rows are marked, files are not rewritten
 	feed     bool // the table records change data
 	tracked  bool // rows keep their ids
+	fresh    bool // rows that come were never in the table
 
 	files []Add               // that may lose rows
 	gone  []*roaring64.Bitmap // of each of files, the rows that go; nil: none
@@ -66,7 +67,7 @@ func newRowEdit(snap *Snapshot, opts *DMLOptions, meta *Metadata) (*rowEdit, err
 			return nil, err
 		}
 	}
-	if err := checkWrite(e.proto, e.meta, e.schema); err != nil {
+	if err := checkWrite(e.proto); err != nil {
 		return nil, err
 	}
 	vectors := e.proto.Supports("deletionVectors") && e.meta.boolean(propDeletionVectors, false)
@@ -192,17 +193,20 @@ func (e *rowEdit) write(ctx context.Context, rows arrow.RecordBatch) (arrow.Reco
 	if err != nil {
 		return nil, err
 	}
-	if err := w.Write(ctx, rows); err != nil {
+	if rows, err = w.Prepare(ctx, rows); err != nil {
 		return nil, err
 	}
-	rows.Retain()
+	if err := w.WritePrepared(ctx, rows); err != nil {
+		rows.Release()
+		return nil, err
+	}
 	return rows, nil
 }
 
 func (e *rowEdit) writer() (w *Writer, err error) {
 	if e.data == nil {
 		e.data, err = NewWriter(e.table.st, e.meta, e.proto,
-			&WriterOptions{RowIDs: e.tracked, TargetFileBytes: e.opts.TargetFileBytes})
+			&WriterOptions{RowIDs: e.tracked, KeepIdentity: !e.fresh, TargetFileBytes: e.opts.TargetFileBytes})
 	}
 	return e.data, err
 }
@@ -275,7 +279,7 @@ func (e *rowEdit) copyRest(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return w.Write(ctx, rest)
+		return w.WritePrepared(ctx, rest)
 	})
 	if err != nil {
 		return err
@@ -395,6 +399,11 @@ func (e *rowEdit) close(ctx context.Context) (adds []Add, changes []CDC, err err
 	if e.data != nil {
 		if adds, err = e.data.Close(ctx); err != nil {
 			return nil, nil, err
+		}
+		if marks := e.data.IdentityHighWater(); len(marks) > 0 {
+			if e.meta, err = e.meta.WithHighWater(marks); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 	if e.changes != nil {

@@ -37,6 +37,9 @@ type WriterOptions struct {
 	// Trusted says that the rows come out of this table: values that are there are neither computed nor checked
 	// (constraints, generated columns, identity columns, defaults).
 	Trusted bool
+	// KeepIdentity says that identity columns may have values in batches even where the table gives out all of them:
+	// those of rows that were there before. Nulls among them are filled in.
+	KeepIdentity bool
 }
 
 func (o *WriterOptions) withDefaults() WriterOptions {
@@ -72,6 +75,7 @@ type Writer struct {
 	kit      *kit // nil after Close and Abort
 	splitter splitter
 	matcher  matcher
+	rules    rowRules
 	rows     []int32 // 0, 1, 2 …
 
 	open    map[string]*dataFile // by partition
@@ -94,31 +98,42 @@ func NewWriter(st store.Store, m *Metadata, p *Protocol, opts *WriterOptions) (*
 	if w.layout, err = newFileLayout(m, p, &w.opts); err != nil {
 		return nil, fmt.Errorf("write data files: %w", err)
 	}
+	if !w.opts.Trusted && !w.opts.ChangeData {
+		if w.rules, err = newRowRules(m, p, w.layout.schema); err != nil {
+			return nil, fmt.Errorf("write data files: %w", err)
+		}
+	}
 	w.matcher.extras = w.layout.extras
 	w.splitter.types = w.layout.types
 	w.kit = w.opts.Buffers.take(w.layout.columns, w.layout.codec)
 	return w, nil
 }
 
-// Write appends the rows. Columns are matched by name, case ignored; a nullable column that rec lacks is null. Rec
-// is not kept. Errors: *NullError and *SchemaMismatchError refuse the whole batch and leave the writer as it was; after
-// any other error only Abort is possible.
+// Write appends the rows. Columns are matched by name, case ignored. A column that rec lacks has its default, is
+// generated, or is null. Rec is not kept. Errors: *NullError, *ConstraintError and *SchemaMismatchError refuse the whole
+// batch and leave the writer as it was; after any other error only Abort is possible.
 func (w *Writer) Write(ctx context.Context, rec arrow.RecordBatch) error {
 	if w.failed != nil {
 		return w.failed
 	}
-	arrays, err := w.matcher.match(w.layout.schema, rec)
+	c, err := w.prepare(ctx, rec)
 	if err != nil {
 		return err
 	}
-	for len(w.rows) < int(rec.NumRows()) {
+	defer c.release()
+	c.accept()
+	return w.put(ctx, c.arrays, c.n)
+}
+
+func (w *Writer) put(ctx context.Context, arrays []arrow.Array, n int) error {
+	for len(w.rows) < n {
 		w.rows = append(w.rows, int32(len(w.rows)))
 	}
-	if err := w.write(ctx, arrays, int(rec.NumRows())); err != nil {
+	if err := w.write(ctx, arrays, n); err != nil {
 		w.failed = fmt.Errorf("write data files: %w", err)
 		return w.failed
 	}
-	w.count += rec.NumRows()
+	w.count += int64(n)
 	return nil
 }
 

@@ -46,14 +46,18 @@ func (m *matcher) match(s *Schema, rec arrow.RecordBatch) ([]arrow.Array, error)
 		if at >= 0 {
 			arrays[i] = rec.Column(at)
 		}
-		if i >= len(s.Fields) {
-			continue
-		}
-		if err := checkNulls(&s.Fields[i], arrays[i], s.Fields[i].Name, int(rec.NumRows())); err != nil {
-			return nil, err
-		}
 	}
 	return arrays, nil
+}
+
+// checkColumns checks that no row has null where the schema wants a value.
+func checkColumns(s *Schema, arrays []arrow.Array, n int) error {
+	for i := range s.Fields {
+		if err := checkNulls(&s.Fields[i], arrays[i], s.Fields[i].Name, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *matcher) find(s *Schema, as *arrow.Schema) ([]int, error) {
