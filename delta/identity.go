@@ -123,4 +123,3 @@ func (m *Metadata) WithHighWater(marks map[string]int64) (*Metadata, error) {
 	c.SchemaString = schema.String()
 	return c, nil
 }
-
