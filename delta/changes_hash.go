@@ -92,7 +92,7 @@ func hashIntegers[T ~int8 | ~int16 | ~int32 | ~int64](h *rowHasher, out []finger
 
 // value mixes one value, of any type that Schema.Arrow has.
 func (h *rowHasher) value(f *fingerprint, arr arrow.Array, i int) {
-	if arr.IsNull(i) {
+	if arr.IsNull(i) || arr.DataType().ID() == arrow.NULL {
 		h.mix(f, h.null)
 		return
 	}
