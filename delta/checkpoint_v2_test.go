@@ -63,6 +63,9 @@ func TestCheckpoint_PolicyV2_ManifestAndSidecars(t *testing.T) {
 		t.Errorf("_last_checkpoint: got %s, %v, want one that names %s", data, err, manifests[0])
 	}
 	for _, key := range logKeys(t, st, "0.json") { // what is left must come from the checkpoint
+		if key == manifests[0] { // whose random name may end so, too
+			continue
+		}
 		if err := st.Delete(context.Background(), key); err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,9 @@ func (s *Snapshot) reconcile(ctx context.Context, want kinds, sieve *statsSieve)
 			from = s.checkpoint.version + 1
 		}
 		if from <= s.version {
-			for c, err := range s.table.fetchCommits(ctx, s.version, from) {
+			pieces := logPieces(from, s.version, s.compacted)
+			slices.Reverse(pieces)
+			for c, err := range s.table.fetchPieces(ctx, pieces, true) {
 				if err == nil {
 					err = yieldNewest(c, want, &seen, yield)
 				}
@@ -84,10 +86,10 @@ func (s *Snapshot) reconcile(ctx context.Context, want kinds, sieve *statsSieve)
 
 var errStop = errors.New("the caller wants no more")
 
-// yieldNewest yields the file actions of a commit that no newer one speaks of; the last of a commit counts.
-func yieldNewest(c commitData, want kinds, seen *fileSet, yield func(Action, error) bool) error {
+// yieldNewest yields the file actions of a piece of the log that no newer one speaks of; the last of a commit counts.
+func yieldNewest(c logPiece, want kinds, seen *fileSet, yield func(Action, error) bool) error {
 	var actions []Action
-	for a, err := range parseLog(commitKey(c.version), c.data, want|kindFiles) {
+	for a, err := range parseLog(c.key, c.data, want|kindFiles) {
 		if err != nil {
 			return err
 		}

@@ -70,17 +70,29 @@ func (t *Table) replay(ctx context.Context, seg *segment, version int64) (*Snaps
 		}
 	}
 	if b.version < seg.last {
-		for c, err := range t.fetchCommits(ctx, b.version+1, seg.last) {
-			if err != nil {
-				return nil, err
-			}
-			if err := b.commit(c.version, c.data); err != nil {
-				return nil, err
-			}
+		if err := b.replay(ctx, seg); err != nil {
+			return nil, err
 		}
 	}
 	b.modified = seg.modified
 	return b.snapshot(nil)
+}
+
+// replay takes the versions after the checkpoint: by the newest version's checksum, if that saves much, else one by one.
+func (b *builder) replay(ctx context.Context, seg *segment) error {
+	b.compacted = seg.compacted
+	if ok, err := b.fromChecksum(ctx, seg); ok || err != nil {
+		return err
+	}
+	for c, err := range b.table.fetchPieces(ctx, logPieces(b.version+1, seg.last, seg.compacted), false) {
+		if err != nil {
+			return err
+		}
+		if err := b.commit(c.last, c.key, c.data); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // builder makes a snapshot by taking versions one after another.
@@ -92,12 +104,13 @@ type builder struct {
 	logBytes   int64
 	modified   time.Time
 	inCommit   *int64
+	compacted  []compactedFile
 }
 
 // extend begins a builder that goes on from a snapshot.
 func (s *Snapshot) extend() *builder {
 	return &builder{table: s.table, version: s.version, state: s.state.share(), checkpoint: s.checkpoint,
-		logBytes: s.logBytes, modified: s.modified, inCommit: s.inCommit}
+		logBytes: s.logBytes, modified: s.modified, inCommit: s.inCommit, compacted: s.compacted}
 }
 
 func (b *builder) fromCheckpoint(ctx context.Context, c *checkpointFile) error {
@@ -125,10 +138,10 @@ func (b *builder) fromCheckpoint(ctx context.Context, c *checkpointFile) error {
 	return nil
 }
 
-// commit takes the next version.
-func (b *builder) commit(version int64, data []byte) error {
+// commit takes the next version, or several up to it, from a file of the log.
+func (b *builder) commit(version int64, key string, data []byte) error {
 	b.inCommit = nil
-	for a, err := range parseLog(commitKey(version), data, kindState|kindCommitInfo) {
+	for a, err := range parseLog(key, data, kindState|kindCommitInfo) {
 		if err != nil {
 			return err
 		}
@@ -156,7 +169,7 @@ func (b *builder) close(version int64, bytes int) {
 // holds.
 func (b *builder) snapshot(before *Snapshot) (*Snapshot, error) {
 	s := &Snapshot{table: b.table, version: b.version, state: b.state.share(), checkpoint: b.checkpoint,
-		logBytes: b.logBytes, modified: b.modified, inCommit: b.inCommit}
+		logBytes: b.logBytes, modified: b.modified, inCommit: b.inCommit, compacted: b.compacted}
 	if s.state.proto == nil {
 		return nil, corrupt("version %d of %s has no protocol", b.version, b.table.st.URL())
 	}

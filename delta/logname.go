@@ -21,6 +21,7 @@ type logFile struct {
 	parts   int    // of a multi-part checkpoint, else 0
 	unique  string // what sets a V2 checkpoint apart from others of its version
 	json    bool   // of a V2 checkpoint: JSON, not Parquet
+	last    int64  // of a compacted file: the last version it stands for
 }
 
 type logKind uint8
@@ -61,7 +62,9 @@ func parseLogKey(key string) logFile {
 	case len(parts) == 1 && parts[0] == "crc":
 		f.kind = logChecksum
 	case len(parts) == 3 && parts[1] == "compacted" && parts[2] == "json":
-		f.kind = logCompacted
+		if f.last, ok = parseVersion(parts[0]); ok && len(parts[0]) == versionDigits && f.last >= version {
+			f.kind = logCompacted
+		}
 	case parts[0] == "checkpoint":
 		return f.checkpoint(parts[1:])
 	}

@@ -37,6 +37,9 @@ type segment struct {
 	first      int64           // version of the first commit, -1 when there is none
 	last       int64           // the newest version known, -1 when there is none
 	modified   time.Time       // of the newest version's commit; zero when it was not listed
+	compacted  []compactedFile // of versions after the checkpoint
+	checksum   *store.Object   // the newest .crc; nil when there is none
+	summed     int64           // the version of checksum
 }
 
 // list reads the log's listing over the versions [from, to] and passes over checkpoints in broken.
@@ -68,6 +71,12 @@ func (t *Table) list(ctx context.Context, from, to int64, broken map[string]bool
 		switch f.kind {
 		case logCheckpoint:
 			found.add(f, o)
+		case logCompacted:
+			if f.last <= to {
+				seg.compacted = append(seg.compacted, compactedFile{f.version, f.last, o.Key})
+			}
+		case logChecksum:
+			seg.checksum, seg.summed = &o, f.version
 		case logCommit:
 			seg.take(found.best(broken))
 			seg.addCommit(f.version, o)

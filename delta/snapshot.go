@@ -18,6 +18,7 @@ type Snapshot struct {
 
 	checkpoint *checkpointFile // the commits after it are the rest of the log; nil when there is none
 	logBytes   int64           // of the commits that were read, up to version
+	compacted  []compactedFile // in place of commits after the checkpoint
 }
 
 // Table is the table that this is a version of.
@@ -45,10 +46,10 @@ func (s *Snapshot) Timestamp(ctx context.Context) (time.Time, error) {
 	return o.Modified.UTC(), nil
 }
 
-// inCommitTimestamp is the version's in-commit timestamp; nil when it has none. A snapshot that a checkpoint
-// ends has to look into the commit.
+// inCommitTimestamp is the version's in-commit timestamp; nil when it has none. A snapshot that a checkpoint or a
+// compacted file ends has to look into the commit.
 func (s *Snapshot) inCommitTimestamp(ctx context.Context) (*int64, error) {
-	if s.inCommit != nil || s.checkpoint == nil || s.checkpoint.version != s.version {
+	if s.inCommit != nil {
 		return s.inCommit, nil
 	}
 	info, _, err := s.table.commitInfo(ctx, s.version)

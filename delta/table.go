@@ -137,7 +137,7 @@ func (t *Table) advance(ctx context.Context, snap *Snapshot) (*Snapshot, error) 
 		if err != nil {
 			return nil, err
 		}
-		if err := b.commit(b.version+1, data); err != nil {
+		if err := b.commit(b.version+1, commitKey(b.version+1), data); err != nil {
 			return nil, err
 		}
 	}
@@ -183,7 +183,7 @@ func (t *Table) leap(ctx context.Context, snap *Snapshot, b *builder) (*Snapshot
 			if err != nil {
 				return nil, err
 			}
-			if err := b.commit(c.version, c.data); err != nil {
+			if err := b.commit(c.version, commitKey(c.version), c.data); err != nil {
 				return nil, err
 			}
 		}
