@@ -23,9 +23,11 @@ build:
 lint:
 	golangci-lint run ./...
 
-# Every figure of docs/performance.md; minutes, on an idle machine (bench/README.md).
+# Every figure of docs/performance.md, ours and of peers; hours, on an idle machine (bench/README.md).
 bench: build
+	$(GO) build -o bin/bench-ours ./bench/ours
 	bench/race.py all
+	bench/tables.py all
 
 fuzz:
 	.ci/fuzz $(FUZZ_SECONDS)
