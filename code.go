@@ -32,6 +32,7 @@ const (
 	CodeTooLarge     Code = "FRE-3009" // larger than the limit
 	CodeNewField     Code = "FRE-3010" // a new field where new_fields is fail
 	CodeCompression  Code = "FRE-3011" // the payload's compression is broken
+	CodeConstraint   Code = "FRE-3012" // a row that breaks a constraint of the table
 	CodeStepFault    Code = "FRE-3101" // an expression failed on the row
 
 	CodeNoTable        Code = "FRE-4001" // the path is no Delta table

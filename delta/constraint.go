@@ -29,7 +29,10 @@ type ColumnValue struct {
 	Column, Value string
 }
 
-func (e *ConstraintError) Error() string {
+func (e *ConstraintError) Error() string { return fmt.Sprintf("row %d: %s", e.Row, e.Reason()) }
+
+// Reason is the error without the number of the row.
+func (e *ConstraintError) Reason() string {
 	values := make([]string, len(e.Values))
 	for i, v := range e.Values {
 		values[i] = v.Column + " = " + v.Value
@@ -39,9 +42,9 @@ func (e *ConstraintError) Error() string {
 		found = ": found " + strings.Join(values, ", ")
 	}
 	if e.Err != nil {
-		return fmt.Sprintf("row %d: %s (%s) cannot be computed%s: %v", e.Row, e.Constraint, e.Expression, found, e.Err)
+		return fmt.Sprintf("%s (%s) is broken%s: %v", e.Constraint, e.Expression, found, e.Err)
 	}
-	return fmt.Sprintf("row %d: %s (%s) does not hold%s", e.Row, e.Constraint, e.Expression, found)
+	return fmt.Sprintf("%s (%s) does not hold%s", e.Constraint, e.Expression, found)
 }
 
 // Unwrap is the reason why the expression could not be computed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,8 +18,9 @@ import (
 // commit is a sealed part of one table.
 type commit struct {
 	t         *table
-	schema    *delta.Schema   // that the files were written with; nil when there are none
-	meta      *delta.Metadata // that the files were written under
+	schema    *delta.Schema    // that the files were written with; nil when there are none
+	meta      *delta.Metadata  // that the files were written under, with the marks of identity columns after them
+	from      map[string]int64 // the marks before
 	adds      []delta.Add
 	writers   []*delta.Writer // of adds, to delete them
 	lanes     map[freshet.Lane]*stretch
@@ -162,18 +164,24 @@ func (c *commit) fit(tx *delta.Transaction, snap *delta.Snapshot) error {
 	if err != nil {
 		return stale("its schema has changed: %w", err)
 	}
-	for _, f := range snap.Schema().Fields {
-		if old, _ := c.schema.Lookup(f.Name); !f.Nullable && (old == nil || old.Nullable) {
-			return stale("its column %q has become NOT NULL", f.Name)
-		}
+	if err := snap.Metadata().Takes(c.meta); err != nil {
+		return stale("%w", err)
 	}
-	if !wider {
+	to := c.meta.HighWater()
+	gave := !maps.Equal(c.from, to)
+	if gave && !maps.Equal(c.from, snap.Metadata().HighWater()) {
+		return stale("its identity columns have given out other values meanwhile")
+	}
+	if !wider && !gave {
 		return nil
 	}
-	if c.t.a.opts.FixedSchema {
+	if wider && c.t.a.opts.FixedSchema {
 		return stale("columns of its schema are gone")
 	}
 	meta, err := snap.Metadata().WithSchema(merged)
+	if err == nil && gave {
+		meta, err = meta.WithHighWater(to)
+	}
 	if err != nil {
 		return stale("its schema has changed: %w", err)
 	}

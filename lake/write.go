@@ -18,8 +18,9 @@ const maxMisfits = 8
 
 // writing is the half of a table that only the goroutine that writes touches: what is written and not sealed.
 type writing struct {
-	schema *delta.Schema   // of the files that are written; nil: to be asked of the table
-	meta   *delta.Metadata // of the table, as the files' columns would make it
+	schema *delta.Schema    // of the files that are written; nil: to be asked of the table
+	meta   *delta.Metadata  // of the table, as the files' columns would make it
+	from   map[string]int64 // marks of identity columns before what is written
 	proto  *delta.Protocol
 	last   *arrow.Schema // of the batch before, which fits schema
 
@@ -73,13 +74,16 @@ func (t *table) writeRows(ctx context.Context, b *freshet.Batch) error {
 		if err != nil {
 			return explain(t.name, err)
 		}
+		if len(t.full) == 0 {
+			t.from = t.meta.HighWater()
+		}
 		t.writer = w
 	}
 	return t.writeSpan(ctx, b, 0, b.NumRows())
 }
 
-// writeSpan writes the rows [from, to) of the batch. A row that has null where the table allows none becomes
-// a reject; it is found by halves, since most batches have none.
+// writeSpan writes the rows [from, to) of the batch. A row that has null where the table allows none, or that breaks
+// a constraint, becomes a reject; it is found by halves, since most batches have none.
 func (t *table) writeSpan(ctx context.Context, b *freshet.Batch, from, to int) error {
 	rows := b.Rows
 	if from > 0 || to < b.NumRows() {
@@ -88,6 +92,7 @@ func (t *table) writeSpan(ctx context.Context, b *freshet.Batch, from, to int) e
 	}
 	err := t.writer.Write(ctx, rows)
 	var null *delta.NullError
+	var broken *delta.ConstraintError
 	var mismatch *delta.SchemaMismatchError
 	switch {
 	case err == nil:
@@ -95,10 +100,14 @@ func (t *table) writeSpan(ctx context.Context, b *freshet.Batch, from, to int) e
 		return nil
 	case errors.As(err, &mismatch):
 		return t.misfit(err)
-	case !errors.As(err, &null):
+	case !errors.As(err, &null) && !errors.As(err, &broken):
 		return explain(t.name, err)
+	case to-from == 1 && null != nil:
+		b.Rejects = append(b.Rejects, rowReject(b, from, freshet.CodeNull,
+			fmt.Sprintf("column %q: found null, wanted a value: the table's column is NOT NULL", null.Column)))
+		return nil
 	case to-from == 1:
-		b.Rejects = append(b.Rejects, nullReject(b, from, null))
+		b.Rejects = append(b.Rejects, rowReject(b, from, freshet.CodeConstraint, broken.Reason()))
 		return nil
 	}
 	middle := (from + to) / 2
@@ -108,10 +117,9 @@ func (t *table) writeSpan(ctx context.Context, b *freshet.Batch, from, to int) e
 	return t.writeSpan(ctx, b, middle, to)
 }
 
-// nullReject is the row as a reject. Without the record that it came from, the row itself, as JSON, is kept.
-func nullReject(b *freshet.Batch, row int, null *delta.NullError) freshet.Reject {
-	r := b.RejectRow(row, freshet.CodeNull, "write",
-		fmt.Sprintf("column %q: found null, wanted a value: the table's column is NOT NULL", null.Column))
+// rowReject is the row as a reject. Without the record that it came from, the row itself, as JSON, is kept.
+func rowReject(b *freshet.Batch, row int, code freshet.Code, why string) freshet.Reject {
+	r := b.RejectRow(row, code, "write", why)
 	for i := row - 1; i >= 0 && b.Seqs[i] == r.Seq; i-- {
 		r.Row++
 	}
@@ -145,6 +153,9 @@ func (t *table) accept(ctx context.Context, rows *arrow.Schema) error {
 		return err
 	}
 	if wider && t.writer != nil {
+		if t.meta, err = t.meta.WithHighWater(t.writer.IdentityHighWater()); err != nil {
+			return explain(t.name, err)
+		}
 		t.full = append(t.full, t.writer)
 		t.writer = nil
 	}
@@ -278,7 +289,7 @@ func (a *Append) Seal(ctx context.Context) ([]freshet.Commit, error) {
 }
 
 func (t *table) seal(ctx context.Context) (*commit, error) {
-	c := &commit{t: t, schema: t.schema, meta: t.meta, lanes: t.lanes, rows: t.rows, writers: t.writers()}
+	c := &commit{t: t, schema: t.schema, from: t.from, lanes: t.lanes, rows: t.rows, writers: t.writers()}
 	for _, w := range c.writers {
 		adds, err := w.Close(ctx)
 		if err != nil {
@@ -286,6 +297,13 @@ func (t *table) seal(ctx context.Context) (*commit, error) {
 		}
 		c.adds = append(c.adds, adds...)
 	}
+	if t.writer != nil {
+		var err error
+		if t.meta, err = t.meta.WithHighWater(t.writer.IdentityHighWater()); err != nil {
+			return nil, err
+		}
+	}
+	c.meta = t.meta
 	if t.rejects != nil {
 		if err := t.sealRejects(ctx, c); err != nil {
 			return nil, err
