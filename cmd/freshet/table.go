@@ -15,10 +15,11 @@ import (
 )
 
 func (c *cli) tableCommand() *cobra.Command {
-	cmd := group("table", "Look into Delta tables",
-		`Look into Delta tables, whoever wrote them. TABLE is a folder (./lake/orders), a URI (s3://bucket/orders) or
+	cmd := group("table", "Look into Delta tables, and change them",
+		`Look into Delta tables, whoever wrote them, and change them. TABLE is a folder (./lake/orders), a URI (s3://bucket/orders) or
 namespace.table below the lake of the project.`,
-		c.tableDescribe(), c.tableSchema(), c.tableHistory(), c.tableFiles(), c.tableRead(), c.tableChanges())
+		c.tableDescribe(), c.tableSchema(), c.tableHistory(), c.tableFiles(), c.tableRead(), c.tableChanges(),
+		c.tableCreate(), c.tableDelete(), c.tableUpdate(), c.tableMerge())
 	cmd.Aliases = []string{"tables"}
 	return cmd
 }
