@@ -340,7 +340,7 @@ func (p *mergePlan) matchedAction(c MatchedClause, names *mergeNames, whole *arr
 			return a, err
 		}
 	}
-	if err := refuseIdentity(p.edit.schema, set); err != nil {
+	if err := p.edit.refuseIdentity(set); err != nil {
 		return a, err
 	}
 	old := func(path ...string) *expr.Expr {
@@ -350,7 +350,7 @@ func (p *mergePlan) matchedAction(c MatchedClause, names *mergeNames, whole *arr
 		return expr.Name(append([]string{targetName(path[0])}, path[1:]...)...)
 	}
 	a.make, err = newAssigner(set, &assignRules{schema: p.edit.schema, input: whole, old: old, own: own,
-		absent: keptColumn(old)})
+		absent: p.edit.keptColumn(old)})
 	return a, err
 }
 
@@ -379,11 +379,25 @@ func (p *mergePlan) insertAction(c InsertClause, names *mergeNames, whole *arrow
 			return a, err
 		}
 	}
+	if err := p.edit.refuseGivenIdentity(set); err != nil {
+		return a, err
+	}
 	a.make, err = newAssigner(set, &assignRules{schema: p.edit.schema, input: whole, own: own,
 		old:    func(...string) *expr.Expr { return nil },
 		absent: func(*Field) (*expr.Expr, bool) { return nil, false },
 	})
 	return a, err
+}
+
+// refuseGivenIdentity refuses to insert values of one's own where the table gives out all.
+func (e *rowEdit) refuseGivenIdentity(set []Assignment) error {
+	for _, a := range set {
+		f, _ := e.schema.Lookup(splitPath(a.Column)[0])
+		if f != nil && e.isIdentity(f) && string(f.metaValue(metaIdentityGiven)) != "true" {
+			return fmt.Errorf("set %s: the table gives out the values of this identity column; leave it out", a.Column)
+		}
+	}
+	return nil
 }
 
 // star assigns to each column of the table the source's column of its name. Columns that the source lacks are left to
@@ -397,7 +411,7 @@ func (p *mergePlan) star(names *mergeNames, what string) ([]Assignment, error) {
 			set = append(set, Assignment{quotePath(f.Name), expr.Name(names.source, names.rows.Field(at).Name)})
 			continue
 		}
-		if !p.merge.EvolveSchema && !isComputed(f) {
+		if !p.merge.EvolveSchema && !p.edit.isComputed(f) {
 			return nil, fmt.Errorf("%s: the source lacks the column %q; assign the columns one by one, or let the "+
 				"schema evolve", what, f.Name)
 		}
@@ -409,9 +423,8 @@ func (p *mergePlan) star(names *mergeNames, what string) ([]Assignment, error) {
 }
 
 // isComputed reports whether the table itself gives the column values.
-func isComputed(f *Field) bool {
-	return hasKey(f.Metadata, "delta.generationExpression") || hasKey(f.Metadata, "delta.identity.start") ||
-		hasKey(f.Metadata, "CURRENT_DEFAULT")
+func (e *rowEdit) isComputed(f *Field) bool {
+	return e.isGenerated(f) || e.isIdentity(f) || e.proto.Supports("allowColumnDefaults") && hasKey(f.Metadata, metaDefault)
 }
 
 // quotePath is the path that is one name, whatever characters it has.

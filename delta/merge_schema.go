@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -15,11 +16,20 @@ func (m *Merge) evolved(snap *Snapshot, source *arrow.Schema) (*Metadata, error)
 	if len(brought) == 0 {
 		return nil, nil
 	}
-	incoming, err := SchemaFromArrow(arrow.NewSchema(brought, nil))
+	incoming, err := snap.Metadata().incoming(arrow.NewSchema(brought, nil))
 	if err != nil {
 		return nil, err
 	}
 	return withMissing(snap, incoming)
+}
+
+// incoming is the schema of rows that may bring columns into the table: where columns are mapped their names are free.
+func (m *Metadata) incoming(rows *arrow.Schema) (*Schema, error) {
+	if mappingOf(m.Configuration) == byName {
+		return SchemaFromArrow(rows)
+	}
+	fields, faults := fieldsFromArrow(rows.Fields(), "")
+	return &Schema{Fields: fields}, errors.Join(faults...)
 }
 
 // withMissing returns the table's metadata with the columns and fields that rows of this schema have and the table
@@ -29,9 +39,7 @@ func withMissing(snap *Snapshot, incoming *Schema) (*Metadata, error) {
 	if Equal(&Struct{Fields: fields}, &Struct{Fields: snap.Schema().Fields}) {
 		return nil, nil
 	}
-	meta := snap.Metadata().Clone()
-	meta.SchemaString = (&Schema{Fields: fields}).String()
-	return meta, nil
+	return snap.Metadata().WithSchema(&Schema{Fields: fields})
 }
 
 // brought are the source's columns that clauses bring into the table: all with * in a clause, else those that the table

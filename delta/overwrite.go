@@ -119,15 +119,18 @@ func (o *WriteOptions) metadata(snap *Snapshot, schema *arrow.Schema) (*Metadata
 	if !o.EvolveSchema && !o.ReplaceSchema {
 		return nil, nil
 	}
-	incoming, err := SchemaFromArrow(schema)
+	incoming, err := snap.Metadata().incoming(schema)
 	if err != nil {
 		return nil, err
 	}
 	if !o.ReplaceSchema {
 		return withMissing(snap, incoming)
 	}
-	meta := snap.Metadata().Clone()
-	meta.SchemaString, meta.PartitionColumns = incoming.String(), slices.Clone(o.PartitionBy)
+	meta, err := snap.Metadata().WithSchema(incoming)
+	if err != nil {
+		return nil, err
+	}
+	meta.PartitionColumns = slices.Clone(o.PartitionBy)
 	return meta, nil
 }
 

@@ -44,12 +44,12 @@ func (e *rowEdit) updateWhere(ctx context.Context, set []Assignment, where *expr
 	a, err := newAssigner(set, &assignRules{schema: e.schema, input: schema,
 		old:    func(path ...string) *expr.Expr { return expr.Name(path...) },
 		own:    func(v *expr.Expr) (*expr.Expr, error) { return v, nil },
-		absent: keptColumn(expr.Name),
+		absent: e.keptColumn(expr.Name),
 	})
 	if err != nil {
 		return err
 	}
-	if err := refuseIdentity(e.schema, set); err != nil {
+	if err := e.refuseIdentity(set); err != nil {
 		return err
 	}
 	columns, err := e.columnsOf(a, schema)
@@ -82,19 +82,29 @@ func (e *rowEdit) updateWhere(ctx context.Context, set []Assignment, where *expr
 }
 
 // keptColumn says that a column that is not assigned keeps its value, unless it is generated from others.
-func keptColumn(old func(...string) *expr.Expr) func(*Field) (*expr.Expr, bool) {
+func (e *rowEdit) keptColumn(old func(...string) *expr.Expr) func(*Field) (*expr.Expr, bool) {
 	return func(f *Field) (*expr.Expr, bool) {
-		if hasKey(f.Metadata, "delta.generationExpression") {
+		if e.isGenerated(f) {
 			return nil, false
 		}
 		return old(f.Name), true
 	}
 }
 
+// isGenerated reports whether the column's values follow from others.
+func (e *rowEdit) isGenerated(f *Field) bool {
+	return e.proto.Supports("generatedColumns") && hasKey(f.Metadata, metaGeneration)
+}
+
+// isIdentity reports whether the table gives out the column's values.
+func (e *rowEdit) isIdentity(f *Field) bool {
+	return e.proto.Supports("identityColumns") && hasKey(f.Metadata, metaIdentityStart)
+}
+
 // refuseIdentity refuses to change what the table gives out itself.
-func refuseIdentity(s *Schema, set []Assignment) error {
+func (e *rowEdit) refuseIdentity(set []Assignment) error {
 	for _, a := range set {
-		if f, _ := s.Lookup(splitPath(a.Column)[0]); f != nil && hasKey(f.Metadata, "delta.identity.start") {
+		if f, _ := e.schema.Lookup(splitPath(a.Column)[0]); f != nil && e.isIdentity(f) {
 			return fmt.Errorf("set %s: the values of an identity column do not change", a.Column)
 		}
 	}

@@ -1,0 +1,120 @@
+package delta_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/store"
+)
+
+// definedColumns is a schema whose columns are an identity, a plain one, one with a default and a generated one.
+func definedColumns() *delta.Schema {
+	s := fields("key", delta.Long, "n", delta.Long, "kind", delta.String, "twice", delta.Long)
+	for i, m := range map[int]string{
+		0: `{"delta.identity.start":1,"delta.identity.step":1,"delta.identity.allowExplicitInsert":false}`,
+		2: `{"CURRENT_DEFAULT":"'new'"}`,
+		3: `{"delta.generationExpression":"n * 2"}`,
+	} {
+		s.Fields[i].Metadata = json.RawMessage(m)
+	}
+	return s
+}
+
+func definedTable(t *testing.T, vectors string) *delta.Table {
+	t.Helper()
+	table := made(t, definedColumns(), map[string]string{"delta.feature.allowColumnDefaults": "supported",
+		"delta.enableDeletionVectors": vectors, "delta.enableChangeDataFeed": "true",
+		"delta.constraints.small": "n < 100"})
+	write(t, table, fields("n", delta.Long), `[{"n":1},{"n":2},{"n":3}]`, nil)
+	return table
+}
+
+func TestDML_DefinedColumns_KeptComputedAndChecked(t *testing.T) {
+	ctx := context.Background()
+	for _, vectors := range []string{"true", "false"} {
+		table := definedTable(t, vectors)
+		if _, err := table.Update(ctx, set(t, "n", "n + 10", "kind", "'old'"), parse(t, "n = 2"), nil); err != nil {
+			t.Fatal(err)
+		}
+		source := sourceWith(t, fields("n", delta.Long), `[{"n":3},{"n":50}]`)
+		m := &delta.Merge{On: parse(t, "t.n = s.n"), Matched: []delta.MatchedClause{{Set: set(t, "n", "t.n + 20")}},
+			NotMatched: []delta.InsertClause{{All: true}}}
+		if _, err := table.Merge(ctx, source, m, nil); err != nil {
+			t.Fatal(err)
+		}
+		wantRows(t, table, `{"key":1,"kind":"new","n":1,"twice":2}`, `{"key":2,"kind":"old","n":12,"twice":24}`,
+			`{"key":3,"kind":"new","n":23,"twice":46}`, `{"key":4,"kind":"new","n":50,"twice":100}`)
+		var after []string
+		snap := snapshot(t, table)
+		opts := &delta.ScanOptions{Columns: []string{"twice"}, ChangeType: true}
+		for r, err := range snap.ScanFiles(ctx, changeFiles(t, table, snap.Version()), opts) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range int(r.Batch.NumRows()) {
+				after = append(after, r.Batch.Column(1).ValueStr(i)+" "+r.Batch.Column(0).ValueStr(i))
+			}
+		}
+		if got := strings.Join(after, ", "); got != "update_preimage 6, update_postimage 46, insert 100" {
+			t.Errorf("change data tells of %s", got)
+		}
+	}
+}
+
+func TestDML_DefinedColumns_ViolationsRefused(t *testing.T) {
+	ctx := context.Background()
+	table := definedTable(t, "true")
+	before := objects(t, table.Store())
+	var violated *delta.ConstraintError
+	if _, err := table.Update(ctx, set(t, "n", "n * 50"), nil, nil); !errors.As(err, &violated) {
+		t.Errorf("update: got %v, want the constraint that it violates", err)
+	}
+	if _, err := table.Update(ctx, set(t, "twice", "n"), parse(t, "n = 1"), nil); !errors.As(err, &violated) {
+		t.Errorf("generated: got %v, want the wrong value refused", err)
+	}
+	if _, err := table.Update(ctx, set(t, "key", "n"), nil, nil); err == nil || !strings.Contains(err.Error(), "identity") {
+		t.Errorf("identity: got %v, want a refusal", err)
+	}
+	m := &delta.Merge{On: parse(t, "t.n = s.n"), NotMatched: []delta.InsertClause{{Values: set(t, "key", "s.n", "n", "s.n")}}}
+	_, err := table.Merge(ctx, sourceWith(t, fields("n", delta.Long), `[{"n":3},{"n":50}]`), m, nil)
+	if err == nil || !strings.Contains(err.Error(), "gives out the values") {
+		t.Errorf("insert of an identity: got %v, want a refusal", err)
+	}
+	if n := objects(t, table.Store()); n != before {
+		t.Errorf("%d objects are there, want %d", n, before)
+	}
+}
+
+func TestDML_MappedColumns_ChangedAndEvolved(t *testing.T) {
+	ctx := context.Background()
+	for _, mode := range []string{"name", "id"} {
+		table, err := delta.Create(ctx, store.NewMem(), &delta.CreateOptions{
+			Schema: fields("the id", delta.Long, "p", delta.String, "n", delta.Long), PartitionBy: []string{"p"},
+			Properties: map[string]string{"delta.columnMapping.mode": mode, "delta.enableDeletionVectors": "true",
+				"delta.enableChangeDataFeed": "true", "delta.enableRowTracking": "true"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := fields("the id", delta.Long, "p", delta.String, "n", delta.Long)
+		write(t, table, s, `[{"the id":1,"p":"a","n":1},{"the id":2,"p":"b","n":2},{"the id":3,"p":"b","n":3}]`, nil)
+		if _, err := table.Update(ctx, set(t, "n", "n + `the id`"), parse(t, "p = 'b'"), nil); err != nil {
+			t.Fatal(err)
+		}
+		wide := fields("the id", delta.Long, "p", delta.String, "n", delta.Long, "more", delta.String)
+		m := &delta.Merge{On: parse(t, "t.`the id` = s.`the id`"), EvolveSchema: true,
+			Matched: []delta.MatchedClause{{All: true}}, NotMatched: []delta.InsertClause{{All: true}}}
+		source := sourceWith(t, wide, `[{"the id":3,"p":"c","n":0,"more":"x"},{"the id":4,"p":"a","n":9,"more":"y"}]`)
+		if _, err := table.Merge(ctx, source, m, nil); err != nil {
+			t.Fatal(err)
+		}
+		write(t, table, s, `[{"the id":7,"p":"a","n":7}]`, &delta.WriteOptions{Mode: delta.WriteDynamic})
+		if _, err := table.Delete(ctx, parse(t, "n = 4"), nil); err != nil {
+			t.Fatal(err)
+		}
+		wantRows(t, table, `{"more":"x","n":0,"p":"c","the id":3}`, `{"more":null,"n":7,"p":"a","the id":7}`)
+	}
+}
