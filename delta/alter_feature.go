@@ -1,0 +1,137 @@
+package delta
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// propProtection is the first version before which log cleanup may take commits only together with all others. Spec:
+// "Checkpoint Protection".
+const propProtection = "delta.requireCheckpointProtectionBeforeVersion"
+
+// DropFeature takes a table feature away that the table no longer uses. What uses it must be gone before: a property
+// unset, a column dropped, deletion vectors rewritten. Where readers must know the feature, older versions need it
+// still: the drop is followed by a checkpoint, and the feature checkpointProtection, for which the options must allow an
+// upgrade, keeps others from cleaning the log so that a reader would have to begin before it. Errors: a feature that
+// the table has not, or uses; as AlterOptions and Transaction.Commit.
+func (t *Table) DropFeature(ctx context.Context, name string, opts *AlterOptions) (CommitResult, error) {
+	what := fmt.Sprintf("drop the feature %s", name)
+	history := featureNamed(name).reader
+	result, err := t.alter(ctx, what, opts, func(a *alteration) error {
+		if !a.proto.Supports(name) {
+			return fmt.Errorf("the table does not have it; it has %s", strings.Join(a.proto.features(), ", "))
+		}
+		if !slices.ContainsFunc(features, func(f feature) bool { return f.name == name }) {
+			return &UnsupportedError{Feature: "the table feature " + name, Write: true}
+		}
+		if err := a.unused(name); err != nil {
+			return err
+		}
+		a.proto = a.proto.without(name)
+		if history {
+			if err := a.protect(opts, a.snap.version+1); err != nil {
+				return err
+			}
+		}
+		a.operation = "DROP FEATURE"
+		a.params = map[string]string{"featureName": name}
+		return nil
+	})
+	if err != nil || !history {
+		return result, err
+	}
+	if result.Snapshot.Property(propProtection) != strconv.FormatInt(result.Version, 10) {
+		result, err = t.alter(ctx, what, opts, func(a *alteration) error {
+			a.operation = "SET TBLPROPERTIES"
+			return a.protect(opts, result.Version)
+		})
+		if err != nil {
+			return result, err
+		}
+	}
+	if err := t.Checkpoint(ctx, result.Snapshot); err != nil {
+		return result, fmt.Errorf("%s: it is dropped in version %d, but readers that do not know it need a checkpoint: %w",
+			what, result.Version, err)
+	}
+	return result, nil
+}
+
+// protect keeps the log before a version from being cleaned in part.
+func (a *alteration) protect(opts *AlterOptions, version int64) error {
+	if !a.proto.Supports("checkpointProtection") {
+		if err := a.settleFeature(opts, "checkpointProtection"); err != nil {
+			return err
+		}
+		a.ask("checkpointProtection")
+	}
+	if old, ok := a.meta.int(propProtection); !ok || old < version {
+		a.meta.Configuration[propProtection] = strconv.FormatInt(version, 10)
+	}
+	return nil
+}
+
+// unused makes sure that nothing of the table needs the feature.
+func (a *alteration) unused(name string) error {
+	if slices.Contains(needs(a.schema, a.meta.Configuration), name) {
+		return fmt.Errorf("the table uses it: unset the property, drop the constraint or change the column that needs it")
+	}
+	for _, f := range a.proto.features() {
+		if slices.Contains(featureNamed(f).needs, name) {
+			return fmt.Errorf("the feature %s needs it; drop that first", f)
+		}
+	}
+	switch name {
+	case "clustering":
+		if columns, err := a.snap.clusteringColumns(); err != nil || len(columns) > 0 {
+			return fmt.Errorf("the table is clustered by %v; take that away by ClusterBy first (%v)", columns, err)
+		}
+		if _, set := a.snap.state.domains[clusteringDomain]; set {
+			a.tx.SetDomainMetadata(DomainMetadata{Domain: clusteringDomain, Removed: true,
+				Configuration: a.snap.state.domains[clusteringDomain].Configuration})
+		}
+	case "domainMetadata":
+		if len(a.snap.state.domains) > 0 {
+			return fmt.Errorf("the table has the domains %s", strings.Join(sortedNames(a.snap.state.domains), ", "))
+		}
+	case "checkpointProtection":
+		if _, set := a.meta.Configuration[propProtection]; set {
+			return fmt.Errorf("older versions of the table have features that it protects; %s is set", propProtection)
+		}
+	case "columnMapping":
+		if _, set := a.meta.Configuration[propColumnMapping]; set {
+			delete(a.meta.Configuration, propColumnMapping)
+		}
+	case "rowTracking":
+		return a.unusedRowIDs()
+	case "deletionVectors":
+		return a.unusedVectors()
+	}
+	return nil
+}
+
+// unusedRowIDs takes away what row tracking leaves in metadata and domains.
+func (a *alteration) unusedRowIDs() error {
+	for _, key := range []string{propRowTracking, propRowTrackingSuspended, materializedRowID, materializedRowCommitVersion} {
+		delete(a.meta.Configuration, key)
+	}
+	if d, set := a.snap.state.domains[rowTrackingDomain]; set {
+		a.tx.SetDomainMetadata(DomainMetadata{Domain: rowTrackingDomain, Configuration: d.Configuration, Removed: true})
+	}
+	return nil
+}
+
+// unusedVectors makes sure that no file has a deletion vector.
+func (a *alteration) unusedVectors() error {
+	for add, err := range a.snap.Files(a.ctx, nil) {
+		if err != nil {
+			return err
+		}
+		if add.DeletionVector != nil {
+			return fmt.Errorf("the file %s has a deletion vector; OPTIMIZE the table or rewrite it first", add.Path)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package delta_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/freshet-io/freshet/delta"
+)
+
+var upgrade = &delta.AlterOptions{Upgrade: true}
+
+// done fails the test unless the change was made.
+func done(t *testing.T, r delta.CommitResult, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refused fails the test unless the error has the words.
+func refused(t *testing.T, err error, words string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), words) {
+		t.Errorf("got %v, want an error with %q", err, words)
+	}
+}
+
+func TestAlter_ColumnsOfMappedTable_FilesStayAsTheyAre(t *testing.T) {
+	ctx := context.Background()
+	s := fields("id", delta.Long, "s", &delta.Struct{Fields: fields("x", delta.Long, "y", delta.Long).Fields})
+	table := made(t, s, nil)
+	appendJSON(t, table, `[{"id":1,"s":{"x":10,"y":100}}]`)
+	_, err := table.RenameColumn(ctx, "id", "key", nil)
+	refused(t, err, "does not map its columns")
+	_, err = table.SetProperties(ctx, map[string]string{"delta.columnMapping.mode": "name"}, nil)
+	refused(t, err, "columnMapping")
+	r, err := table.SetProperties(ctx, map[string]string{"delta.columnMapping.mode": "name"}, upgrade)
+	done(t, r, err)
+	r, err = table.AddColumns(ctx, []delta.NewColumn{
+		{Field: delta.Field{Name: "new col", Type: delta.String, Nullable: true}, First: true},
+		{Parent: "s", Field: delta.Field{Name: "z", Type: delta.Date, Nullable: true}, After: "x"}}, nil)
+	done(t, r, err)
+	r, err = table.RenameColumn(ctx, "s.x", "ex", nil)
+	done(t, r, err)
+	r, err = table.RenameColumn(ctx, "id", "key", nil)
+	done(t, r, err)
+	r, err = table.DropColumns(ctx, []string{"s.y"}, nil)
+	done(t, r, err)
+	after := fields("new col", delta.String, "key", delta.Long,
+		"s", &delta.Struct{Fields: fields("ex", delta.Long, "z", delta.Date).Fields})
+	rows := `{"new col":"n","key":2,"s":{"ex":20,"z":"2024-01-01"}}`
+	appendJSON(t, table, "["+rows+"]")
+	checkRows(t, table, after, `[{"new col":null,"key":1,"s":{"ex":10,"z":null}},`+rows+`]`)
+	r, err = table.AddColumns(ctx, []delta.NewColumn{
+		{Parent: "s", Field: delta.Field{Name: "y", Type: delta.Long, Nullable: true}}}, nil)
+	done(t, r, err)
+	for _, line := range scanLines(t, snapshot(t, table), nil) {
+		if strings.Contains(line, "100") {
+			t.Errorf("got %s: a dropped column has come back", line)
+		}
+	}
+	if got := snapshot(t, table).Property("delta.columnMapping.maxColumnId"); got != "7" {
+		t.Errorf("got maxColumnId %s, want 7", got)
+	}
+}
+
+func TestAlter_ColumnThatARuleReads_IsRefused(t *testing.T) {
+	ctx := context.Background()
+	s := fields("ts", delta.Timestamp, "n", delta.Long, "day", delta.Date)
+	with(s, `{"delta.generationExpression":"CAST(ts AS DATE)"}`)
+	table := made(t, s, map[string]string{"delta.columnMapping.mode": "name", "delta.constraints.c": "n > 0"})
+	_, err := table.RenameColumn(ctx, "ts", "at", nil)
+	refused(t, err, `generated column "day"`)
+	_, err = table.DropColumns(ctx, []string{"n"}, nil)
+	refused(t, err, `CHECK constraint "c"`)
+	r, err := table.DropConstraint(ctx, "c", false, nil)
+	done(t, r, err)
+	r, err = table.DropColumns(ctx, []string{"n"}, nil)
+	done(t, r, err)
+}
+
+func TestAddConstraint_RowsThatAreThere_AreChecked(t *testing.T) {
+	ctx := context.Background()
+	table := made(t, fields("id", delta.Long), nil)
+	appendJSON(t, table, `[{"id":1},{"id":2},{"id":-7}]`)
+	_, err := table.AddConstraint(ctx, "positive", "id > 0", nil)
+	refused(t, err, "checkConstraints")
+	_, err = table.AddConstraint(ctx, "positive", "id > 0", upgrade)
+	var broken *delta.ConstraintError
+	if !errors.As(err, &broken) || !strings.Contains(err.Error(), "id = -7") {
+		t.Errorf("got %v, want a ConstraintError with the row", err)
+	}
+	r, err := table.AddConstraint(ctx, "Large", "id > -10", upgrade)
+	done(t, r, err)
+	snap := snapshot(t, table)
+	if p := snap.Protocol(); p.MinWriterVersion != 3 || snap.Property("delta.constraints.large") != "id > -10" {
+		t.Errorf("got writer version %d and %v", p.MinWriterVersion, snap.Metadata().Configuration)
+	}
+	for e, err := range table.History(ctx, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Info.Operation != "ADD CONSTRAINT" || e.Info.OperationParameters["expr"] != "id > -10" {
+			t.Errorf("got %s %v", e.Info.Operation, e.Info.OperationParameters)
+		}
+	}
+}
+
+func TestChangeColumn_WiderTypes_OldFilesAreRead(t *testing.T) {
+	ctx := context.Background()
+	s := fields("a", delta.Byte, "b", delta.Float, "c", delta.Decimal{Precision: 5, Scale: 2}, "d", delta.Date,
+		"l", &delta.Array{Element: delta.Integer, ContainsNull: true}, "p", delta.Short)
+	table := made(t, s, nil)
+	appendJSON(t, table, `[{"a":1,"b":1.5,"c":"1.25","d":"2024-01-01","l":[1],"p":7}]`)
+	_, err := table.ChangeColumn(ctx, "a", delta.ColumnChange{Type: delta.Integer}, upgrade)
+	refused(t, err, "delta.enableTypeWidening")
+	r, err := table.SetProperties(ctx, map[string]string{"delta.enableTypeWidening": "true"}, upgrade)
+	done(t, r, err)
+	for _, c := range []struct {
+		path string
+		to   delta.Type
+	}{{"a", delta.Short}, {"a", delta.Integer}, {"a", delta.Double}, {"b", delta.Double},
+		{"c", delta.Decimal{Precision: 8, Scale: 4}}, {"l.element", delta.Long}, {"p", delta.Decimal{Precision: 10}}} {
+		r, err := table.ChangeColumn(ctx, c.path, delta.ColumnChange{Type: c.to}, nil)
+		done(t, r, err)
+	}
+	r, err = table.ChangeColumn(ctx, "d", delta.ColumnChange{Type: delta.TimestampNTZ}, upgrade)
+	done(t, r, err)
+	_, err = table.ChangeColumn(ctx, "b", delta.ColumnChange{Type: delta.Float}, nil)
+	refused(t, err, "no wider one")
+	after := fields("a", delta.Double, "b", delta.Double, "c", delta.Decimal{Precision: 8, Scale: 4}, "d", delta.TimestampNTZ,
+		"l", &delta.Array{Element: delta.Long, ContainsNull: true}, "p", delta.Decimal{Precision: 10})
+	row := `{"a":1.5,"b":1e300,"c":"1234.5678","d":"2024-01-01 10:00:00","l":[5000000000],"p":"70000"}`
+	appendJSON(t, table, "["+row+"]")
+	checkRows(t, table, after, `[{"a":1,"b":1.5,"c":"1.2500","d":"2024-01-01 00:00:00","l":[1],"p":"7"},`+row+`]`)
+	text := snapshot(t, table).Metadata().SchemaString
+	for _, want := range []string{`"delta.typeChanges":[{"fromType":"byte","toType":"short"},` +
+		`{"fromType":"short","toType":"integer"},{"fromType":"integer","toType":"double"}]`,
+		`{"fromType":"integer","toType":"long","fieldPath":"element"}`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got the schema %s, want %s in it", text, want)
+		}
+	}
+}
+
+func TestChangeColumn_NotNull_OnlyWhereNoRowHasNull(t *testing.T) {
+	ctx := context.Background()
+	table := made(t, fields("id", delta.Long, "v", delta.Long), nil)
+	appendJSON(t, table, `[{"id":1,"v":null}]`)
+	no, comment := false, "the key"
+	_, err := table.ChangeColumn(ctx, "v", delta.ColumnChange{Nullable: &no}, nil)
+	refused(t, err, "v = null")
+	r, err := table.ChangeColumn(ctx, "id", delta.ColumnChange{Nullable: &no, Comment: &comment}, nil)
+	done(t, r, err)
+	if f, _ := snapshot(t, table).Schema().Lookup("id"); f.Nullable || string(f.Metadata) != `{"comment":"the key"}` {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func TestDropFeature_HistoryRule(t *testing.T) {
+	ctx := context.Background()
+	table := made(t, fields("id", delta.Long), map[string]string{"delta.enableDeletionVectors": "true",
+		"delta.constraints.c": "id > 0"})
+	appendJSON(t, table, `[{"id":1}]`)
+	_, err := table.DropFeature(ctx, "checkConstraints", nil)
+	refused(t, err, "uses it")
+	r, err := table.DropConstraint(ctx, "c", false, nil)
+	done(t, r, err)
+	r, err = table.DropFeature(ctx, "checkConstraints", nil)
+	done(t, r, err)
+	_, err = table.DropFeature(ctx, "deletionVectors", upgrade)
+	refused(t, err, "uses it")
+	r, err = table.UnsetProperties(ctx, []string{"delta.enableDeletionVectors"}, false, nil)
+	done(t, r, err)
+	_, err = table.DropFeature(ctx, "deletionVectors", nil)
+	refused(t, err, "checkpointProtection")
+	r, err = table.DropFeature(ctx, "deletionVectors", upgrade)
+	done(t, r, err)
+	snap := snapshot(t, table)
+	p := snap.Protocol()
+	if p.MinReaderVersion != 1 || slices.Contains(p.WriterFeatures, "deletionVectors") ||
+		!p.Supports("checkpointProtection") {
+		t.Errorf("got protocol %+v", p)
+	}
+	if snap.CheckpointVersion() != snap.Version() {
+		t.Errorf("got the checkpoint %d, want one of version %d", snap.CheckpointVersion(), snap.Version())
+	}
+	checkRows(t, table, fields("id", delta.Long), `[{"id":1}]`)
+}
+
+func TestClusterBy_DomainAndFeatures(t *testing.T) {
+	ctx := context.Background()
+	table := made(t, fields("id", delta.Long, "b", delta.Boolean), map[string]string{"delta.columnMapping.mode": "name"})
+	_, err := table.ClusterBy(ctx, []string{"b"}, upgrade)
+	refused(t, err, "no statistics")
+	_, err = table.ClusterBy(ctx, []string{"id"}, nil)
+	refused(t, err, "clustering")
+	r, err := table.ClusterBy(ctx, []string{"id"}, upgrade)
+	done(t, r, err)
+	snap := snapshot(t, table)
+	if d := snap.DomainMetadata()["delta.clustering"].Configuration; !strings.HasPrefix(d, `{"clusteringColumns":[["col-`) {
+		t.Errorf("got the domain %s, want the physical name", d)
+	}
+	if p := snap.Protocol(); !p.Supports("clustering") || !p.Supports("domainMetadata") || p.MinReaderVersion != 2 {
+		t.Errorf("got protocol %+v", p)
+	}
+}
