@@ -19,7 +19,7 @@ func (c *cli) tableCommand() *cobra.Command {
 		`Look into Delta tables, whoever wrote them, and change them. TABLE is a folder (./lake/orders), a URI (s3://bucket/orders) or
 namespace.table below the lake of the project.`,
 		c.tableDescribe(), c.tableSchema(), c.tableHistory(), c.tableFiles(), c.tableRead(), c.tableChanges(),
-		c.tableCreate(), c.tableDelete(), c.tableUpdate(), c.tableMerge())
+		c.tableStats(), c.tableDiff(), c.tableProperty(), c.tableConstraint(), c.tableColumn(), c.tableCreate(), c.tableDelete(), c.tableUpdate(), c.tableMerge())
 	cmd.Aliases = []string{"tables"}
 	return cmd
 }
@@ -341,14 +341,6 @@ func (c *cli) tableFiles() *cobra.Command {
 }
 
 func fileRecord(f *delta.Add) record {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(f.PartitionValues)) {
-		value := "null"
-		if v := f.PartitionValues[name]; v != nil {
-			value = *v
-		}
-		parts = append(parts, name+"="+value)
-	}
 	values := f.PartitionValues
 	if values == nil {
 		values = map[string]*string{}
@@ -356,7 +348,7 @@ func fileRecord(f *delta.Add) record {
 	rows := statsRows(f.Stats)
 	r := record{
 		{name: "path", value: f.Path},
-		{name: "partition", value: values, text: orDash(strings.Join(parts, " "))},
+		{name: "partition", value: values, text: orDash(partitionText(f))},
 		{name: "rows", value: rows, right: true},
 		{name: "size", value: f.Size, text: bytesText(f.Size), right: true},
 		{name: "modified", value: time.UnixMilli(f.ModificationTime).UTC(),

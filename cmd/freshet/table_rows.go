@@ -280,11 +280,14 @@ func rowsError(table string, err error) error {
 	var null *delta.NullError
 	var mismatch *delta.SchemaMismatchError
 	var twice *delta.AmbiguousMergeError
+	var broken *delta.ConstraintError
 	var reject *freshet.RejectError
 	var known *freshet.Error
 	switch {
 	case errors.As(err, &known):
 		return err
+	case errors.As(err, &broken):
+		e.Code, e.Fix = freshet.CodeConstraint, "nothing was written; leave the row out, or look at `freshet table constraint list`"
 	case errors.As(err, &failed):
 		e.Code, e.Fix = freshet.CodeStepFault, "narrow --where, or use try_cast"
 	case errors.As(err, &fault):
