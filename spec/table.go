@@ -10,6 +10,7 @@ import (
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/store"
+	"github.com/freshet-io/freshet/store/gcs"
 	"github.com/freshet-io/freshet/store/s3"
 )
 
@@ -68,12 +69,19 @@ func (p *Project) url(s string) (string, error) {
 			return "", badURL(s, "a bucket: s3://bucket/folder")
 		}
 		return "s3://" + bucket + "/" + strings.Trim(key, "/"), nil
-	case "gs", "az", "abfs", "abfss", "wasbs", "r2", "hdfs":
+	case "gs":
+		bucket, key, _ := strings.Cut(rest, "/")
+		if bucket == "" {
+			return "", badURL(s, "a bucket: gs://bucket/folder")
+		}
+		return "gs://" + bucket + "/" + strings.Trim(key, "/"), nil
+	case "az", "abfs", "abfss", "wasbs", "r2", "hdfs":
 		return "", &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput,
 			Msg: fmt.Sprintf("%s: this version does not have stores of the kind %s://", s, scheme),
-			Fix: "it has folders, and s3:// for Amazon S3 and every server that speaks its protocol"}
+			Fix: "it has folders, s3:// for Amazon S3 and every server that speaks its protocol, and gs:// for " +
+				"Google Cloud Storage"}
 	}
-	return "", badURL(s, "a path, file:// or s3://")
+	return "", badURL(s, "a path, file://, s3:// or gs://")
 }
 
 func badURL(s, wanted string) error {
@@ -106,8 +114,17 @@ func OpenStore(ctx context.Context, rawURL string) (store.Store, error) {
 					"for another server than Amazon's also AWS_ENDPOINT_URL"}
 		}
 		return st, nil
+	case "gs":
+		bucket, prefix, _ := strings.Cut(rest, "/")
+		st, err := gcs.Open(bucket, prefix, nil)
+		if err != nil {
+			return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: rawURL,
+				Msg: "the bucket cannot be used", Err: err,
+				Fix: "write gs://bucket/folder, and a URL of an emulator alone into STORAGE_EMULATOR_HOST"}
+		}
+		return st, nil
 	}
-	return nil, badURL(rawURL, "file:// or s3://")
+	return nil, badURL(rawURL, "file://, s3:// or gs://")
 }
 
 func openDisk(path string) (store.Store, error) {
