@@ -1,6 +1,7 @@
 """delta-rs (the Python package deltalake), one operation a process. Each command prints its steps (measure.step).
 
 deltars.py make TABLE ROWS FILES [PROPERTY=VALUE...]   rows of data.py, order_id ascending
+deltars.py allow TABLE                                 deletion vectors
 deltars.py append TABLE SOURCE.arrow                   batches already in memory -> one append
 deltars.py merge TABLE SOURCE.arrow                    upsert by order_id
 deltars.py update TABLE                                adds 1 to the amount of every second row
@@ -13,7 +14,7 @@ import sys
 import time
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, TableFeatures, write_deltalake
 
 import data
 from measure import step
@@ -24,6 +25,12 @@ def make(table, rows, files, *properties):
     conf = dict(p.split("=", 1) for p in properties) or None
     for i in range(int(files)):
         write_deltalake(table, data.batch(i * a_file, a_file), mode="append", configuration=None if i else conf)
+
+
+def allow(table):
+    alter = DeltaTable(table).alter
+    alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    alter.set_table_properties({"delta.enableDeletionVectors": "true"})
 
 
 def source(path):
@@ -80,5 +87,5 @@ def small(table, n):
         s.more.update(first_ms=data.median(taken[:100]), last_ms=data.median(taken[-100:]))
 
 
-COMMANDS = dict(make=make, append=append, merge=merge, update=update, optimize=optimize, open=open_table, changes=changes, small=small)
+COMMANDS = dict(make=make, allow=allow, append=append, merge=merge, update=update, optimize=optimize, open=open_table, changes=changes, small=small)
 COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -65,12 +65,13 @@ def run(command, until=None, env=None):
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env and {**os.environ, **env})
 
     def watch():
-        while not ended.wait(0.05):
+        while not ended.wait(0.1):
             seen[:] = map(max, seen, usage(process.pid))
 
     printed = {}
-    threads = [threading.Thread(target=watch)] + [
-        threading.Thread(target=lambda f=f: printed.update({f: f.read().decode()})) for f in (process.stdout, process.stderr)]
+    threads = [threading.Thread(target=watch, daemon=True)] + [
+        threading.Thread(target=lambda f=f: printed.update({f: f.read().decode()}), daemon=True)
+        for f in (process.stdout, process.stderr)]
     for thread in threads:
         thread.start()
     if until is not None:

@@ -15,6 +15,7 @@ median (min..max); raw results go to bench/results.jsonl. Tables are made once i
 one gets a copy. --peers says who runs beside us. --scale 0.1 makes everything that much smaller, to try it out.
 """
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -49,10 +50,10 @@ class Tables(measure.Bench):
     def table(self, name, millions, files, *properties):
         return self.made(name, ["deltars.py", "make", ..., self.rows(millions), files, *properties])
 
-    def twin(self, table):
+    def twin(self, table, name="twin"):
         """A table that may be changed: its log is copied, its data files, which nobody changes, are linked."""
-        path = self.fresh("twin")
-        shutil.copytree(table, path, copy_function=lambda a, b: shutil.copy(a, b) if "_delta_log" in a else measure.os.link(a, b))
+        path = self.fresh(name)
+        shutil.copytree(table, path, copy_function=lambda a, b: shutil.copy(a, b) if "_delta_log" in a else os.link(a, b))
         return path
 
     def race(self, what, **runners):
@@ -108,7 +109,9 @@ def duckdb(found, rows):
 def merge(bench):
     n = bench.rows(10)
     source = bench.made("merge.arrow", ["data.py", "merge", n, n // 100, ...])
-    plain, vectors = bench.table("ten", 10, 40), bench.table("tenv", 10, 40, "delta.enableDeletionVectors=true")
+    plain = bench.table("ten", 10, 40)
+    vectors = bench.twin(plain, "ten-with-vectors")
+    DELTA_RS("allow", vectors)
 
     def changed(table, run):
         """Runs on a copy; what was written besides the log."""

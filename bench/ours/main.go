@@ -247,6 +247,9 @@ func open(ctx context.Context, disk *store.Disk, args []string) error {
 }
 
 func scan(ctx context.Context, disk *store.Disk, columns []string) error {
+	if len(columns) == 0 {
+		columns = nil // all; an empty list would be none
+	}
 	return step("scan", func() (map[string]any, error) {
 		snap, err := snapshot(ctx, disk)
 		if err != nil {
