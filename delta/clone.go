@@ -280,7 +280,7 @@ func (c *clone) commit(ctx context.Context, to *Table) error {
 			return fmt.Errorf("the properties need the table feature %s, which %s does not have", f, c.from.st.URL())
 		}
 	}
-	if err := checkWrite(&proto, meta, c.snap.schema); err != nil {
+	if err := checkWrite(&proto); err != nil {
 		return err
 	}
 	empty := &Snapshot{table: to, version: -1, schema: c.snap.schema, state: tableState{proto: &proto, meta: meta}}

@@ -1,0 +1,155 @@
+package delta_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/store"
+)
+
+// parquetFolder writes rows as the files of a table and takes its log away.
+func parquetFolder(t *testing.T, st store.Store, s *delta.Schema, parts []string, rows ...string) {
+	t.Helper()
+	for _, r := range rows {
+		writeAll(t, st, s, parts, nil, batchOf(t, s, r))
+	}
+}
+
+func convert(t *testing.T, st store.Store, opts *delta.ConvertOptions) *delta.Converted {
+	t.Helper()
+	c, err := delta.Convert(context.Background(), st, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestConvert_HiveFolders_PartitionsWithTypesAndRows(t *testing.T) {
+	st := store.NewMem()
+	s := fields("id", delta.Long, "name", delta.String, "at", delta.Timestamp, "n", delta.Long, "day", delta.Date,
+		"code", delta.String)
+	rows := []string{
+		`[{"id":1,"name":"a","at":"2026-01-31T01:02:03.004005Z","n":-7,"day":"2026-01-31","code":"007"},
+		  {"id":2,"name":null,"at":null,"n":null,"day":null,"code":null}]`,
+		`[{"id":3,"name":"c","at":"1960-01-01T00:00:00Z","n":12,"day":"1969-12-31","code":"a/b = c%"}]`}
+	parquetFolder(t, st, s, []string{"n", "day", "code"}, rows...)
+	c := convert(t, st, nil)
+	if c.Files != 3 || c.Rows != 3 || !slices.Equal(c.PartitionBy, []string{"n", "day", "code"}) {
+		t.Errorf("%+v", c)
+	}
+	want := []string{}
+	for _, r := range rows {
+		want = append(want, scanLines(t, tableOf(t, store.NewMem(), s, nil, batchOf(t, s, r)), nil)...)
+	}
+	slices.Sort(want)
+	sameRows(t, c.Table, want)
+	if _, err := delta.Convert(context.Background(), st, nil); !errors.Is(err, delta.ErrTableExists) {
+		t.Errorf("again: %v", err)
+	}
+}
+
+func TestConvert_Footers_TellTheStatisticsThatAWriterHas(t *testing.T) {
+	st := store.NewMem()
+	s := fields("i", delta.Integer, "l", delta.Long, "d", delta.Date, "t", delta.Timestamp, "s", delta.String,
+		"m", delta.Decimal{Precision: 9, Scale: 2}, "st", &delta.Struct{Fields: fields("x", delta.Short).Fields},
+		"b", delta.Boolean)
+	rows := `[{"i":-5,"l":9,"d":"2026-01-31","t":"2026-01-31T01:02:03.004005Z","s":"zebra","m":"-1.50","st":{"x":3},"b":true},
+		{"i":7,"l":null,"d":"1969-01-31","t":"2020-01-31T01:02:03.999999Z","s":"` + strings.Repeat("long", 20) +
+		`","m":"7.25","st":null,"b":null}]`
+	adds := writeAll(t, st, s, nil, nil, batchOf(t, s, rows))
+	c := convert(t, st, nil)
+	for a, err := range snapshot(t, c.Table).Files(context.Background(), &delta.FilesOptions{Stats: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !sameJSON(t, a.Stats, adds[0].Stats) {
+			t.Errorf("got  %s\nwant %s", a.Stats, adds[0].Stats)
+		}
+	}
+}
+
+func TestConvert_FilesThatDiffer_AreMergedOrRefused(t *testing.T) {
+	st := store.NewMem()
+	parquetFolder(t, st, fields("id", delta.Long), nil, `[{"id":1}]`)
+	parquetFolder(t, st, fields("id", delta.Long, "extra", delta.String), nil, `[{"id":2,"extra":"x"}]`)
+	if err := st.Put(context.Background(), "_hidden/a.parquet", []byte("no Parquet")); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Put(context.Background(), "README.md", []byte("no Parquet")); err != nil {
+		t.Fatal(err)
+	}
+	dry := convert(t, st, &delta.ConvertOptions{DryRun: true})
+	if dry.Table != nil || len(dry.Schema.Fields) != 2 || dry.Files != 2 {
+		t.Errorf("%+v", dry)
+	}
+	parquetFolder(t, st, fields("id", delta.String), nil, `[{"id":"three"}]`)
+	var mismatch *delta.SchemaMismatchError
+	if _, err := delta.Convert(context.Background(), st, nil); !errors.As(err, &mismatch) || mismatch.Column != "id" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConvert_WhatIsNoTable_IsAnErrorThatNamesTheFile(t *testing.T) {
+	ctx := context.Background()
+	for name, files := range map[string][]string{"found no file": nil, "wanted the same": {"a=1/x.parquet", "b=1/x.parquet"},
+		"x.parquet": {"x.parquet"}} {
+		st := store.NewMem()
+		for _, f := range files {
+			if err := st.Put(ctx, f, []byte("this is no Parquet file at all")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := delta.Convert(ctx, st, nil); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	st := store.NewMem()
+	parquetFolder(t, st, fields("id", delta.Long, "p", delta.String), []string{"p"}, `[{"id":1,"p":"x"}]`)
+	_, err := delta.Convert(ctx, st, &delta.ConvertOptions{PartitionBy: []delta.Field{{Name: "p", Type: delta.Integer}}})
+	if err == nil || !strings.Contains(err.Error(), `"x"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Files of other writers are converted one by one: each gives a table that can be read, or an error.
+func TestConvert_ParquetOfOthers_ATableOrAnError(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(parquetTesting(t), "*.parquet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	for _, path := range files {
+		data, err := disk(t, filepath.Dir(path)).Get(context.Background(), filepath.Base(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := store.NewMem()
+		if err := st.Put(context.Background(), "x.parquet", data); err != nil {
+			t.Fatal(err)
+		}
+		c, err := delta.Convert(context.Background(), st, nil)
+		if err != nil {
+			continue
+		}
+		made++
+		rows := int64(0)
+		for rec, err := range snapshot(t, c.Table).Scan(context.Background(), nil) {
+			if err != nil {
+				rows = -1
+				break
+			}
+			rows += rec.NumRows()
+			rec.Release()
+		}
+		if rows >= 0 && rows != c.Rows {
+			t.Errorf("%s: %d rows, by the footer %d", filepath.Base(path), rows, c.Rows)
+		}
+	}
+	t.Log(fmt.Sprint(made, " of ", len(files)))
+}
