@@ -2,6 +2,7 @@ package delta_test
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -59,7 +60,7 @@ func TestCompatibility_Features_NamedWhereTheyAreInTheWay(t *testing.T) {
 // Whoever cannot read the golden tables of others cannot be told to.
 func TestCompatibility_TablesOfOthers_AgreesWithWhatWeCanOpen(t *testing.T) {
 	for _, path := range goldenTables(t) {
-		table, err := delta.Open(context.Background(), disk(t, path), nil)
+		table, err := delta.Open(context.Background(), disk(t, filepath.Join(path, "delta")), nil)
 		if err != nil {
 			continue
 		}
