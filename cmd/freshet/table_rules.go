@@ -14,16 +14,18 @@ import (
 const constraintPrefix = "delta.constraints." // of the properties that hold CHECK constraints
 
 func (c *cli) tableProperty() *cobra.Command {
-	return group("property", "A table's properties", "Look at the properties of a table.", c.propertyList())
+	return group("property", "A table's properties", "Look at the properties of a table, and set them.",
+		c.propertyList(), c.propertySet(), c.propertyUnset())
 }
 
 func (c *cli) tableConstraint() *cobra.Command {
-	return group("constraint", "What a table demands of its rows",
-		"Look at what a table demands of its rows.", c.constraintList())
+	return group("constraint", "What a table demands of its rows", "Look at what a table demands of its rows, and change it.",
+		c.constraintList(), c.constraintAdd(), c.constraintDrop())
 }
 
 func (c *cli) tableColumn() *cobra.Command {
-	return group("column", "A table's columns", "Look at the columns of a table.", c.columnList())
+	return group("column", "A table's columns", "Look at the columns of a table, and change them.",
+		c.columnList(), c.columnAdd(), c.columnRename(), c.columnDrop(), c.columnWiden())
 }
 
 // listing is a command that lists what the newest version of a table, or an older one, has of something.
