@@ -18,6 +18,7 @@ import (
 type createOptions struct {
 	schema      string
 	partitionBy []string
+	clusterBy   []string
 	properties  []string
 	comment     string
 	name        string
@@ -51,6 +52,7 @@ write.`,
 	f := cmd.Flags()
 	f.StringVar(&o.schema, "schema", "", "the columns: 'id BIGINT NOT NULL, note STRING', a schema in JSON, or @FILE")
 	f.StringSliceVar(&o.partitionBy, "partition-by", nil, "the columns that divide the table into folders")
+	f.StringSliceVar(&o.clusterBy, "cluster-by", nil, "the columns that optimize clusters the table by; set by a second commit")
 	f.StringArrayVar(&o.properties, "property", nil, "NAME=VALUE: a table property; may be repeated")
 	f.StringVar(&o.comment, "comment", "", "what the table is")
 	f.StringVar(&o.name, "name", "", "a name that the table's metadata keeps")
@@ -74,6 +76,9 @@ func (c *cli) create(cmd *cobra.Command, name string, o *createOptions) error {
 	if err := knownColumns("--partition-by", schema, o.partitionBy); err != nil {
 		return err
 	}
+	if err := o.checkClustering(schema); err != nil {
+		return err
+	}
 	st, err := c.tableStore(cmd.Context(), name)
 	if err != nil {
 		return err
@@ -81,7 +86,7 @@ func (c *cli) create(cmd *cobra.Command, name string, o *createOptions) error {
 	if o.dryRun {
 		st = dryStore{st}
 	}
-	_, err = delta.Create(cmd.Context(), st, &delta.CreateOptions{Schema: schema, PartitionBy: o.partitionBy,
+	t, err := delta.Create(cmd.Context(), st, &delta.CreateOptions{Schema: schema, PartitionBy: o.partitionBy,
 		Properties: properties, Name: o.name, Description: o.comment, EngineInfo: engineInfo()})
 	switch {
 	case errors.Is(err, delta.ErrTableExists) && o.ifNotExists:
@@ -94,8 +99,30 @@ func (c *cli) create(cmd *cobra.Command, name string, o *createOptions) error {
 		return askedError(name, err)
 	case o.dryRun:
 		c.say("✓ %s would be made with %s", name, plural(len(schema.Fields), "column"))
-	default:
-		c.say("✓ %s is at version 0, with %s", name, plural(len(schema.Fields), "column"))
+		return nil
+	}
+	version := int64(0)
+	if len(o.clusterBy) > 0 {
+		done, err := t.ClusterBy(cmd.Context(), o.clusterBy, &delta.AlterOptions{Upgrade: true})
+		if err != nil {
+			return alterError(name, fmt.Errorf("the table is made, but not clustered: %w", err))
+		}
+		version = done.Version
+	}
+	c.say("✓ %s is at version %d, with %s", name, version, plural(len(schema.Fields), "column"))
+	return nil
+}
+
+// checkClustering finds what is wrong with --cluster-by before anything is made.
+func (o *createOptions) checkClustering(schema *delta.Schema) error {
+	if len(o.clusterBy) > 0 && len(o.partitionBy) > 0 {
+		return usageError("--cluster-by and --partition-by exclude each other", "keep one of them")
+	}
+	for _, path := range o.clusterBy {
+		column, _, _ := strings.Cut(path, ".")
+		if err := knownColumns("--cluster-by", schema, []string{column}); err != nil {
+			return err
+		}
 	}
 	return nil
 }
