@@ -101,9 +101,7 @@ func (a *alteration) unused(name string) error {
 			return fmt.Errorf("older versions of the table have features that it protects; %s is set", propProtection)
 		}
 	case "columnMapping":
-		if _, set := a.meta.Configuration[propColumnMapping]; set {
-			delete(a.meta.Configuration, propColumnMapping)
-		}
+		delete(a.meta.Configuration, propColumnMapping)
 	case "rowTracking":
 		return a.unusedRowIDs()
 	case "deletionVectors":

@@ -149,13 +149,11 @@ func (tx *Transaction) next(base *Snapshot) (*Protocol, *Metadata) {
 
 // checkNext makes sure that the table may be written as it is and as it will be.
 func (tx *Transaction) checkNext(next tableState, base *Snapshot) error {
-	schema := base.schema
 	if tx.meta != nil {
-		parsed, err := ParseSchema(tx.meta.SchemaString)
+		schema, err := ParseSchema(tx.meta.SchemaString)
 		if err != nil {
 			return err
 		}
-		schema = parsed
 		if err := checkNeeds(next.proto, base.state.meta, tx.meta, base.schema, schema); err != nil {
 			return err
 		}

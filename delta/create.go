@@ -16,6 +16,7 @@ import (
 type CreateOptions struct {
 	Schema      *Schema // required
 	PartitionBy []string
+	ClusterBy   []string // paths of the columns by which OPTIMIZE clusters the table, at most 4; default none
 	// Properties are the table's properties. "delta.feature.X" = "supported" asks for a table feature.
 	Properties  map[string]string
 	Name        string
@@ -69,6 +70,9 @@ func (t *Table) creation(opts *CreateOptions) (*Transaction, error) {
 	if err := meta.startMapping(opts.Schema); err != nil {
 		return nil, err
 	}
+	if len(opts.ClusterBy) > 0 {
+		proto = proto.with("clustering")
+	}
 	schema, err := meta.Schema()
 	if err != nil {
 		return nil, err
@@ -79,6 +83,13 @@ func (t *Table) creation(opts *CreateOptions) (*Transaction, error) {
 	empty := &Snapshot{table: t, version: -1, schema: schema, state: tableState{proto: proto, meta: meta}}
 	tx := t.Begin(empty, nil)
 	tx.proto, tx.meta = proto, meta
+	if len(opts.ClusterBy) > 0 {
+		domain, err := clusteringOf(schema, meta, opts.ClusterBy)
+		if err != nil {
+			return nil, err
+		}
+		tx.SetDomainMetadata(domain)
+	}
 	for _, txn := range opts.Txns {
 		tx.AddTxn(txn.AppID, txn.Version)
 	}

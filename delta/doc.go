@@ -24,8 +24,12 @@
 //     Before they commit they count: what left the files is what was deleted and updated, what was written is what was
 //     inserted, updated and copied. After a lost race that concerns their rows they run again.
 //
-// Non-goals, in this version: column mapping when writing, tables whose commits a catalog arbitrates, Spark's DynamoDB
-// protocol on S3.
+// What a table asks of its rows (NOT NULL, CHECK constraints, invariants, generated and identity columns, defaults) the
+// Writer keeps to: expressions are Spark's SQL (expr.ParseSpark), and one that is not understood keeps the table from
+// being written, with an error that names it.
+//
+// Non-goals, in this version: writing variants, tables whose commits a catalog arbitrates, Spark's DynamoDB protocol on
+// S3.
 //
 // Append to a table, as the writer of partition 3 of a topic whose last offset in the table is 41:
 //
