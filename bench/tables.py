@@ -118,6 +118,9 @@ def merge(bench):
         copy = bench.twin(table)
         before = newest(copy)
         figures = run(copy)["merge"]
+        found = OURS("scan", copy, "order_id")["scan"]["rows"]
+        if found != n + n // 1000:
+            sys.exit(f"{copy}: {found} rows after the merge, wanted {n + n // 1000}")
         new = added(copy, range(before + 1, newest(copy) + 1))
         vector_bytes = sum(f.stat().st_size for f in copy.rglob("deletion_vector*.bin"))
         return figures | dict(files=new[0], written_mb=(new[1] + vector_bytes) / 1e6)
