@@ -240,20 +240,54 @@ func (r *fileReader) openColumns(ctx context.Context, group int) ([]columnSource
 }
 
 func (r *fileReader) openColumn(ctx context.Context, c fileColumn, group int) (columnSource, error) {
-	if f := &r.pages.Manifest.Fields[c.field]; f.IsLeaf() {
-		if r.file.MetaData().Schema.Column(f.ColIndex).PhysicalType() == arrowparquet.Types.Int96 {
-			column, err := r.file.RowGroup(group).Column(f.ColIndex)
-			if err != nil {
-				return nil, err
-			}
-			return newInt96Source(column.(*file.Int96ColumnChunkReader)), nil
-		}
+	if source, err := r.openLeaf(&r.pages.Manifest.Fields[c.field], group); source != nil || err != nil {
+		return source, err
+	}
+	if source, err := r.openStruct(ctx, c, group); source != nil || err != nil {
+		return source, err
 	}
 	column, err := r.pages.GetFieldReader(ctx, c.field, c.leaves, []int{group})
 	if err != nil {
 		return nil, err
 	}
 	return arrowSource{column}, nil
+}
+
+// openLeaf opens a column that the Arrow library does not read, or not fast; nil for others.
+func (r *fileReader) openLeaf(f *pqarrow.SchemaField, group int) (columnSource, error) {
+	if !f.IsLeaf() || f.LevelInfo.RepLevel > 0 {
+		return nil, nil
+	}
+	if r.file.MetaData().Schema.Column(f.ColIndex).PhysicalType() == arrowparquet.Types.Int96 {
+		column, err := r.file.RowGroup(group).Column(f.ColIndex)
+		if err != nil {
+			return nil, err
+		}
+		return newInt96Source(column.(*file.Int96ColumnChunkReader)), nil
+	}
+	text, err := r.openText(f, group)
+	if text == nil || err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+// openText opens a leaf of strings or binaries; nil for others.
+func (r *fileReader) openText(f *pqarrow.SchemaField, group int) (*textSource, error) {
+	leaf, rows := r.file.MetaData().Schema.Column(f.ColIndex), r.file.RowGroup(group)
+	id := f.Field.Type.ID()
+	if leaf.PhysicalType() != arrowparquet.Types.ByteArray || id != arrow.STRING && id != arrow.BINARY {
+		return nil, nil
+	}
+	chunk, err := rows.MetaData().ColumnChunk(f.ColIndex)
+	if err != nil || !textEncodings(chunk.Encodings()) {
+		return nil, err
+	}
+	pages, err := rows.GetColumnPageReader(f.ColIndex)
+	if err != nil {
+		return nil, err
+	}
+	return newTextSource(pages, leaf.MaxDefinitionLevel(), f.Field.Type), nil
 }
 
 // batch reads the next n rows.
