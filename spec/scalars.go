@@ -161,6 +161,15 @@ var sizeUnits = []struct {
 	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1},
 }
 
+// ParseSize reads a size with a unit, such as 64KiB, 128MiB or 1GB.
+func ParseSize(s string) (int64, error) {
+	v, ok := parseSize(s)
+	if !ok || v <= 0 {
+		return 0, fmt.Errorf("found %q, wanted a size with a unit, such as 64KiB, 128MiB or 1GB", s)
+	}
+	return v, nil
+}
+
 func parseSize(s string) (int64, bool) {
 	for _, u := range sizeUnits {
 		number, ok := strings.CutSuffix(s, u.suffix)

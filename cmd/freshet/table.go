@@ -20,6 +20,7 @@ func (c *cli) tableCommand() *cobra.Command {
 namespace.table below the lake of the project.`,
 		c.tableDescribe(), c.tableSchema(), c.tableHistory(), c.tableFiles(), c.tableRead(), c.tableChanges(),
 		c.tableStats(), c.tableDiff(), c.tableProperty(), c.tableConstraint(), c.tableColumn(), c.tableCreate(), c.tableDelete(), c.tableUpdate(), c.tableMerge())
+	cmd.AddCommand(c.careCommands()...)
 	cmd.Aliases = []string{"tables"}
 	return cmd
 }
@@ -44,7 +45,7 @@ func (c *cli) openTable(ctx context.Context, name string) (*delta.Table, error) 
 	if err != nil {
 		return nil, err
 	}
-	t, err := delta.Open(ctx, st, nil)
+	t, err := delta.Open(ctx, st, &delta.OpenOptions{Outside: outside})
 	return t, tableError(name, err)
 }
 

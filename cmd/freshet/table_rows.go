@@ -71,7 +71,7 @@ func (c *cli) openToWrite(ctx context.Context, name string, dryRun bool) (*delta
 	if dryRun {
 		st = dryStore{st}
 	}
-	t, err := delta.Open(ctx, st, &delta.OpenOptions{EngineInfo: engineInfo()})
+	t, err := delta.Open(ctx, st, &delta.OpenOptions{EngineInfo: engineInfo(), Outside: outside})
 	return t, tableError(name, err)
 }
 
