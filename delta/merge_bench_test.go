@@ -57,6 +57,6 @@ func BenchmarkMerge_OnePercentByVectors(b *testing.B) {
 		}
 		written += result.BytesAdded
 	}
-	b.ReportMetric((cpuTime(b) - cpu).Seconds()*1000/float64(b.N), "cpu-ms/merge")
+	b.ReportMetric((cpuTime(b)-cpu).Seconds()*1000/float64(b.N), "cpu-ms/merge")
 	b.ReportMetric(float64(written)/float64(b.N), "B-written/merge")
 }
