@@ -3,7 +3,6 @@ package delta_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -48,11 +47,13 @@ func ExampleTable_Changes() {
 	ctx := context.Background()
 	table, err := paid(ctx)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for c, err := range table.Changes(ctx, 1, -1, &delta.ChangesOptions{Key: []string{"id"}}) {
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		ids, states, kinds := c.Batch.Column(0).(*array.Int64), c.Batch.Column(1).(*array.String),
 			c.Batch.Column(2).(*array.String)
