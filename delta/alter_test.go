@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
 )
 
 var upgrade = &delta.AlterOptions{Upgrade: true}
@@ -206,5 +207,32 @@ func TestClusterBy_DomainAndFeatures(t *testing.T) {
 	}
 	if p := snap.Protocol(); !p.Supports("clustering") || !p.Supports("domainMetadata") || p.MinReaderVersion != 2 {
 		t.Errorf("got protocol %+v", p)
+	}
+}
+
+// The float nearest to 3.4 is a little more than that, and its statistics say 3.4.
+func TestScan_FloatWidenedToDouble_BoundsAreThoseOfTheFloat(t *testing.T) {
+	ctx := context.Background()
+	table := made(t, fields("x", delta.Float), map[string]string{"delta.enableTypeWidening": "true"})
+	appendJSON(t, table, `[{"x":3.4}]`)
+	appendJSON(t, table, `[{"x":-3.4}]`)
+	r, err := table.ChangeColumn(ctx, "x", delta.ColumnChange{Type: delta.Double}, upgrade)
+	done(t, r, err)
+	for _, text := range []string{"x > 3.4", "x < -3.4"} {
+		where, err := expr.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rows int64
+		for batch, err := range r.Snapshot.Scan(ctx, &delta.ScanOptions{Where: where}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows += batch.NumRows()
+			batch.Release()
+		}
+		if rows != 1 {
+			t.Errorf("%s: got %d rows, want 1", text, rows)
+		}
 	}
 }

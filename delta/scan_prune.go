@@ -137,6 +137,9 @@ func (s *fileStats) bound(column []string, upper bool) (expr.Value, bool) {
 		}
 		return textBound(string(text), c.typ, upper)
 	}
+	if c.typ == Double {
+		return doubleBound(string(v), upper)
+	}
 	return numberBound(string(v), c.typ)
 }
 
@@ -226,6 +229,16 @@ func numberBound(text string, t Type) (expr.Value, bool) {
 		}
 	}
 	return expr.Value{}, false
+}
+
+// doubleBound leaves room for files from when the column was a float: their bounds are the shortest texts of floats, and
+// the double that a text tells may lie inside of what the float stood for. Spec: "Type Widening".
+func doubleBound(text string, upper bool) (expr.Value, bool) {
+	v, err := strconv.ParseFloat(text, 64)
+	if f := float64(float32(v)); err == nil && !math.IsInf(f, 0) && (f > v) == upper {
+		v = f
+	}
+	return expr.FloatValue(v), err == nil
 }
 
 func textBound(text string, t Type, upper bool) (expr.Value, bool) {
