@@ -73,6 +73,9 @@ func (b *binder) call(s *call) (node, error) {
 	if err == nil {
 		err = b.mixed(s.place, args...)
 	}
+	if err == nil && strings.HasPrefix(s.name, "concat") {
+		err = b.noFloatText(s.place, args)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -127,6 +127,9 @@ func (b *binder) condition(s syntax, what string) (node, error) {
 func (b *binder) chain(s *chain) (node, error) {
 	if s.op == "||" {
 		args, err := b.bindAll(s.args)
+		if err == nil {
+			err = b.noFloatText(s.place, args)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -179,12 +180,29 @@ func sparkCast(s *cast, of node) (node, error) {
 				return floorDiv(k.args[0].int(i), microsPerSecond), isValue
 			})}
 		return newCast(s.place, fold(seconds), to, s.try)
+	case kf == kindFloat && kt == kindString:
+		return nil, floatText(s.place)
 	case kf == kindBinary && kt == kindString:
 		return nil, s.typeFault("CAST of binary to string keeps bytes that are no text, which is not done here")
 	case kt == kindNested && !arrow.TypeEqual(from, to):
 		return nil, s.typeFault("there is no cast between these types: found %s to %s", typeName(from), typeName(to))
 	}
 	return nil, nil
+}
+
+// floatText refuses to make a text of a float: its digits depend on the version of Java.
+func floatText(at place) error {
+	err := at.typeFault("the text of a float is not the same in all versions of Spark")
+	err.Hint = "CAST it to a decimal first"
+	return err
+}
+
+// noFloatText is floatText for what is joined to a string.
+func (b *binder) noFloatText(at place, nodes []node) error {
+	if b.spark && slices.ContainsFunc(nodes, func(n node) bool { return kindOf(n.typ()) == kindFloat }) {
+		return floatText(at)
+	}
+	return nil
 }
 
 // cutNode casts a number to an integer, without its fraction.

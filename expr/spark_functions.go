@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
@@ -46,8 +47,8 @@ var sparkTexts = map[string]function{
 	"len":              stringFunctions["length"],
 	"char_length":      stringFunctions["length"],
 	"character_length": stringFunctions["length"],
-	"substr":           stringFunctions["substr"],
-	"substring":        stringFunctions["substr"],
+	"substr":           {"si?i", of(typeString, mapBytes(sparkSubstring))},
+	"substring":        {"si?i", of(typeString, mapBytes(sparkSubstring))},
 	"left":             {"si", of(typeString, mapBytes(counted(left)))},
 	"right":            {"si", of(typeString, mapBytes(counted(right)))},
 	"replace":          stringFunctions["replace"],
@@ -62,7 +63,7 @@ var sparkTexts = map[string]function{
 	"locate":           {"ss", swapped(stringFunctions["instr"].build)},
 	"position":         {"ss", swapped(stringFunctions["instr"].build)},
 	"concat":           {"x*", func(c *callSite) (node, error) { return newConcat(c.place, c.args) }},
-	"concat_ws":        stringFunctions["concat_ws"],
+	"concat_ws":        {"sx*", func(c *callSite) (node, error) { return joinNode(c, true), nil }},
 	"md5":              stringFunctions["md5"],
 	"sha2":             {"yi", newSHA2},
 	"hex":              stringFunctions["hex"],
@@ -82,10 +83,10 @@ var sparkNumbers = map[string]function{
 	"floor":   {"n", func(c *callSite) (node, error) { return newSparkWhole(c, math.Floor, -1) }},
 	"ceil":    {"n", func(c *callSite) (node, error) { return newSparkWhole(c, math.Ceil, 1) }},
 	"ceiling": {"n", func(c *callSite) (node, error) { return newSparkWhole(c, math.Ceil, 1) }},
-	"sqrt":    mathFunctions["sqrt"],
+	"sqrt":    {"f", of(typeFloat64, mapFloats(func(k *kernel, i int) (float64, result) { return math.Sqrt(k.args[0].float(i)), isValue }))},
 	"mod":     mathFunctions["mod"],
 	"pmod":    {"ii", newSparkPmod},
-	"isnan":   {"f", of(typeBool, mapBools(func(k *kernel, i int) (bool, result) { return math.IsNaN(k.args[0].float(i)), isValue }))},
+	"isnan":   {"f", newIsNaN},
 }
 
 var sparkChoices = map[string]function{
@@ -102,6 +103,35 @@ var sparkChoices = map[string]function{
 	"size":           {"a", newSize},
 	"cardinality":    {"a", newSize},
 	"array_contains": {"aa", newArrayContains},
+}
+
+// newIsNaN is false for null.
+func newIsNaN(c *callSite) (node, error) {
+	n, err := c.node(typeBool, mapBools(func(k *kernel, i int) (bool, result) {
+		return math.IsNaN(k.args[0].float(i)), isValue
+	}))
+	return &coalesceNode{typeBool, []node{n, boolConst(c.place, false)}}, err
+}
+
+// sparkSubstring takes from a position, from the end when it is negative; 0 is the same as 1. What lies before the
+// string counts.
+func sparkSubstring(k *kernel, i int, dst []byte) ([]byte, result) {
+	s, start := k.args[0].bytes(i), k.args[1].int(i)
+	switch {
+	case start > 0:
+		start--
+	case start < 0:
+		start += int64(utf8.RuneCount(s))
+	}
+	end := int64(len(s))
+	if len(k.args) > 2 {
+		end = min(start+min(k.args[2].int(i), math.MaxInt32), end)
+	}
+	if start = max(start, 0); end <= start {
+		return dst, isValue
+	}
+	s = s[runeAt(s, start):]
+	return append(dst, s[:runeAt(s, end-start)]...), isValue
 }
 
 // spelled refuses rows with letters whose other case is not one letter.

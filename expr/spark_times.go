@@ -35,8 +35,8 @@ var sparkTimes = map[string]function{
 	"to_date":             {"a?s", sparkFormat(newToDate)},
 	"to_timestamp":        {"a?s", sparkFormat(newToTimestamp)},
 	"from_unixtime":       {"i?s", sparkFormat(newFromUnixTime)},
-	"unix_timestamp":      {"t", sparkUnix(microsPerSecond)},
-	"to_unix_timestamp":   {"t", sparkUnix(microsPerSecond)},
+	"unix_timestamp":      {"t", rising(typeInt64, mapInts(wholeSeconds))},
+	"to_unix_timestamp":   {"t", rising(typeInt64, mapInts(wholeSeconds))},
 	"unix_seconds":        {"t", sparkUnix(microsPerSecond)},
 	"unix_millis":         {"t", sparkUnix(1000)},
 	"unix_micros":         {"t", sparkUnix(1)},
@@ -56,6 +56,11 @@ func dayPart(f func(days int64) int64) func(k *kernel, i int) (int64, result) {
 		days, _ := parts(k.args[0], i)
 		return f(days), isValue
 	}
+}
+
+// wholeSeconds cuts off what is no whole second, towards 1970.
+func wholeSeconds(k *kernel, i int) (int64, result) {
+	return k.args[0].int(i) / microsPerSecond, isValue
 }
 
 func sparkUnix(micros int64) func(*callSite) (node, error) {
