@@ -8,7 +8,8 @@
 // Guarantees: rows keep their order; pages begin at row boundaries; a file whose Close returned nil holds exactly the
 // appended rows. Memory: Buffered bytes, a row group at most.
 //
-// Non-goals: reading whole files (of reading, it has the runs of page values), nanoseconds, INT96, encryption, page indexes, bloom filters.
+// Non-goals: reading whole files (of reading, it has the runs of values in pages), nanoseconds, INT96, encryption,
+// page indexes, bloom filters.
 //
 //	w := parquet.NewWriter(file, []parquet.Column{{Name: "id", Kind: parquet.Int64}}, nil)
 //	err := w.Append([]arrow.Array{ids}, parquet.AllRows(ids.Len()))
