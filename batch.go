@@ -35,6 +35,8 @@ type Batch struct {
 
 	Rows    arrow.RecordBatch // the columns; nil when there are no rows
 	Kinds   []Kind            // one a row; nil when all are inserts
+	Unsent  *Mask             // cells that the source did not send; nil: it sent all
+	Stamps  []Stamp           // one a row; nil when the source does not say
 	Seqs    []int64           // one a row, ascending
 	Records []RecordRef       // one a row: what it came from; nil when the source keeps none
 
@@ -45,6 +47,13 @@ type Batch struct {
 	ReadAt time.Time // when the first of its records was received
 
 	free func()
+}
+
+// Stamp is what an origin tells of a change beside its row: the same on every replay.
+type Stamp struct {
+	Tx        string // the origin's transaction; "" unknown
+	Ordinal   int64  // the place of the change within its transaction, from 0 on; -1 unknown
+	Committed int64  // when the origin committed it, in microseconds since 1970 UTC; 0 unknown
 }
 
 // NumRows is the number of rows, not counting rejects.

@@ -14,25 +14,40 @@ const MoreColumns = "freshet:more_columns"
 type Format interface {
 	// Infer returns the columns that these payloads have, which does not depend on their order. Columns of known keep their types.
 	// Payloads that cannot be read at all are passed over. It is nil when nothing can be said yet.
-	Infer(payloads [][]byte, known *arrow.Schema) (*arrow.Schema, error)
+	Infer(payloads []Payload, known *arrow.Schema) (*arrow.Schema, error)
 
 	// NewDecoder returns a decoder into these columns.
 	NewDecoder(schema *arrow.Schema) (Decoder, error)
 }
 
+// Payload is what a format decodes of a record.
+type Payload struct {
+	Key   []byte // nil when there is none
+	Value []byte // nil when there is none
+}
+
+// Decoded is what a decoder has appended since its last Flush. It is the receiver's.
+type Decoded struct {
+	Rows   arrow.RecordBatch // never nil
+	Kinds  []Kind            // one a row; nil: the format knows no changes, all rows are inserts
+	Unsent *Mask             // nil: all was sent
+	Stamps []Stamp           // one a row; nil: the records do not say
+}
+
 // Decoder appends records to columns. Used by one goroutine.
 type Decoder interface {
-	// Append decodes one payload and appends its rows (one, for most formats). The payload is not retained.
+	// Append decodes one payload and appends its rows (one, for most formats; the two images of an update follow each
+	// other, the one before it first). The payload is not retained.
 	// Errors: *RejectError, and then nothing of the record was appended; ErrNewFields, likewise, when the record has
 	// fields that the schema lacks and the format is to add: the source widens the schema by Infer and appends again
 	// to a decoder of the wider one; ErrFull, likewise, when the rows so far must be flushed first.
-	Append(payload []byte) (rows int, err error)
+	Append(p Payload) (rows int, err error)
 
 	// Len is the number of rows appended since the last Flush.
 	Len() int
 
-	// Flush returns the rows appended since the last Flush, which are the caller's, and begins anew. Never nil.
-	Flush() arrow.RecordBatch
+	// Flush returns what was appended since the last Flush and begins anew.
+	Flush() Decoded
 
 	// Release gives up its memory.
 	Release()

@@ -91,8 +91,13 @@ func (b *Batch) cut(seq int64) {
 	b.Rows = whole.NewSlice(int64(i), whole.NumRows())
 	whole.Release()
 	b.Seqs = b.Seqs[i:]
+	rows := len(b.Seqs) + i
+	b.Unsent = b.Unsent.Take(i, rows)
 	if b.Kinds != nil {
 		b.Kinds = b.Kinds[i:]
+	}
+	if b.Stamps != nil {
+		b.Stamps = b.Stamps[i:]
 	}
 	if b.Records != nil {
 		b.Records = b.Records[i:]

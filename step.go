@@ -17,7 +17,7 @@ type Step interface {
 	// Origin returns the incoming column that leaves the step unchanged under the name out, if there is one.
 	Origin(out string) (in string, ok bool)
 
-	// Apply changes the batch in place: rows it drops are gone, rows it cannot take become rejects. Seqs, Kinds and
-	// Records stay one a row. An error ends the run.
+	// Apply changes the batch in place: rows it drops are gone, rows it cannot take become rejects. Seqs, Kinds,
+	// Stamps and Records stay one a row, Unsent tells of the columns that go out. An error ends the run.
 	Apply(ctx context.Context, b *Batch) error
 }

@@ -20,7 +20,7 @@ type whole struct{}
 var wholeSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "value", Type: arrow.BinaryTypes.Binary, Nullable: true}}, nil)
 
-func (whole) Infer([][]byte, *arrow.Schema) (*arrow.Schema, error) { return wholeSchema, nil }
+func (whole) Infer([]freshet.Payload, *arrow.Schema) (*arrow.Schema, error) { return wholeSchema, nil }
 
 func (whole) NewDecoder(*arrow.Schema) (freshet.Decoder, error) {
 	return &wholeDecoder{array.NewBinaryBuilder(memory.DefaultAllocator, arrow.BinaryTypes.Binary)}, nil
@@ -28,17 +28,17 @@ func (whole) NewDecoder(*arrow.Schema) (freshet.Decoder, error) {
 
 type wholeDecoder struct{ b *array.BinaryBuilder }
 
-func (d *wholeDecoder) Append(payload []byte) (int, error) {
-	d.b.Append(payload)
+func (d *wholeDecoder) Append(p freshet.Payload) (int, error) {
+	d.b.Append(p.Value)
 	return 1, nil
 }
 
 func (d *wholeDecoder) Len() int { return d.b.Len() }
 
-func (d *wholeDecoder) Flush() arrow.RecordBatch {
+func (d *wholeDecoder) Flush() freshet.Decoded {
 	values := d.b.NewArray()
 	defer values.Release()
-	return array.NewRecordBatch(wholeSchema, []arrow.Array{values}, int64(values.Len()))
+	return freshet.Decoded{Rows: array.NewRecordBatch(wholeSchema, []arrow.Array{values}, int64(values.Len()))}
 }
 
 func (d *wholeDecoder) Release() { d.b.Release() }

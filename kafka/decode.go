@@ -177,10 +177,10 @@ func (w *worker) decode(j *job) error {
 
 // wider returns the table's columns with the new fields of these records.
 func (w *worker) wider(t *table, was *columns, records []*kgo.Record) (*columns, error) {
-	payloads := make([][]byte, 0, len(records))
+	payloads := make([]freshet.Payload, 0, len(records))
 	for _, r := range records {
 		if r.Value != nil && !r.Attrs.IsControl() {
-			payloads = append(payloads, r.Value)
+			payloads = append(payloads, freshet.Payload{Key: r.Key, Value: r.Value})
 		}
 	}
 	return t.widened(w.Source, was, payloads)
@@ -200,7 +200,7 @@ func (w *worker) add(d *decoder, r *kgo.Record) error {
 		w.reject(r, freshet.CodeBadUTF8, "the key is not UTF-8, wanted text for the column "+w.o.Columns.Key)
 		return nil
 	}
-	rows, err := d.Append(r.Value)
+	rows, err := d.Append(freshet.Payload{Key: r.Key, Value: r.Value})
 	if err != nil {
 		var no *freshet.RejectError
 		if errors.As(err, &no) {
@@ -252,7 +252,9 @@ func (w *worker) batch(j *job, d *decoder, after, last int64, records []*kgo.Rec
 	b := &freshet.Batch{Table: j.lane.table.name, Lane: j.lane.Lane, After: after, Last: last,
 		Seqs: w.seqs, Rejects: w.rejects, Bytes: w.bytes, Newest: w.newest, ReadAt: j.read}
 	if len(w.seqs) > 0 {
-		b.Rows = w.withColumns(d)
+		decoded := d.Flush()
+		b.Kinds, b.Stamps, b.Unsent = decoded.Kinds, decoded.Stamps, decoded.Unsent
+		b.Rows = w.withColumns(d.columns, decoded.Rows)
 	}
 	if w.o.KeepRecords {
 		b.Records = make([]freshet.RecordRef, len(w.rows))
@@ -269,16 +271,15 @@ func (w *worker) batch(j *job, d *decoder, after, last int64, records []*kgo.Rec
 	return b
 }
 
-// withColumns returns the decoded rows with our columns appended.
-func (w *worker) withColumns(d *decoder) arrow.RecordBatch {
-	decoded := d.Flush()
+// withColumns returns the decoded rows, which it takes, with our columns appended: those are always sent.
+func (w *worker) withColumns(c *columns, decoded arrow.RecordBatch) arrow.RecordBatch {
 	if !w.tells {
 		return decoded
 	}
 	defer decoded.Release()
 	more := w.o.Columns.arrays(w.rows)
 	all := append(append([]arrow.Array{}, decoded.Columns()...), more...)
-	whole := array.NewRecordBatch(d.columns.full, all, decoded.NumRows())
+	whole := array.NewRecordBatch(c.full, all, decoded.NumRows())
 	for _, a := range more {
 		a.Release()
 	}

@@ -15,7 +15,7 @@ import (
 // malformed.
 type pairs struct{}
 
-func (pairs) Infer(payloads [][]byte, known *arrow.Schema) (*arrow.Schema, error) {
+func (pairs) Infer(payloads []freshet.Payload, known *arrow.Schema) (*arrow.Schema, error) {
 	var fields []arrow.Field
 	at := map[string]int{}
 	if known != nil {
@@ -25,7 +25,8 @@ func (pairs) Infer(payloads [][]byte, known *arrow.Schema) (*arrow.Schema, error
 		}
 	}
 	fixed := len(fields)
-	for _, p := range payloads {
+	for _, payload := range payloads {
+		p := payload.Value
 		if string(p) == "!" {
 			continue
 		}
@@ -59,7 +60,8 @@ type pairsDecoder struct {
 	n int
 }
 
-func (d *pairsDecoder) Append(payload []byte) (int, error) {
+func (d *pairsDecoder) Append(p freshet.Payload) (int, error) {
+	payload := p.Value
 	if string(payload) == "!" {
 		return 0, &freshet.RejectError{Code: freshet.CodeMalformed, Offset: -1, Message: "found !"}
 	}
@@ -102,9 +104,9 @@ func (d *pairsDecoder) Append(payload []byte) (int, error) {
 
 func (d *pairsDecoder) Len() int { return d.n }
 
-func (d *pairsDecoder) Flush() arrow.RecordBatch {
+func (d *pairsDecoder) Flush() freshet.Decoded {
 	d.n = 0
-	return d.b.NewRecordBatch()
+	return freshet.Decoded{Rows: d.b.NewRecordBatch()}
 }
 
 func (d *pairsDecoder) Release() { d.b.Release() }

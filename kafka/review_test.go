@@ -30,11 +30,11 @@ func (needy) NewDecoder(schema *arrow.Schema) (freshet.Decoder, error) {
 
 type needyDecoder struct{ freshet.Decoder }
 
-func (d needyDecoder) Append(payload []byte) (int, error) {
-	if string(payload) == "?" {
+func (d needyDecoder) Append(p freshet.Payload) (int, error) {
+	if string(p.Value) == "?" {
 		return 0, errOutage
 	}
-	return d.Decoder.Append(payload)
+	return d.Decoder.Append(p)
 }
 
 func TestSource_DecoderFails_NothingOfTheJobGetsIntoAnother(t *testing.T) {

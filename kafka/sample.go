@@ -3,6 +3,8 @@ package kafka
 import (
 	"slices"
 	"time"
+
+	"github.com/freshet-io/freshet"
 )
 
 // sampleBytes bounds what is held of a table until its columns are known.
@@ -87,11 +89,11 @@ func (r *reader) caughtUp(t *table) bool {
 }
 
 func (r *reader) startInference(t *table) {
-	var payloads [][]byte
+	var payloads []freshet.Payload
 	for _, j := range t.held {
 		for _, rec := range j.records {
 			if rec.Value != nil && !rec.Attrs.IsControl() && len(payloads) < r.o.SampleRecords {
-				payloads = append(payloads, rec.Value)
+				payloads = append(payloads, freshet.Payload{Key: rec.Key, Value: rec.Value})
 			}
 		}
 	}

@@ -124,7 +124,7 @@ func (t *table) make(ctx context.Context, s *Source, decoded *arrow.Schema) erro
 // infer finds the table's columns from payloads, makes the table and records where its lanes start. It
 // returns false when the payloads tell nothing. Lanes that another process has started elsewhere are sought
 // there.
-func (t *table) infer(ctx context.Context, s *Source, payloads [][]byte) (bool, error) {
+func (t *table) infer(ctx context.Context, s *Source, payloads []freshet.Payload) (bool, error) {
 	done, err := s.alone(ctx)
 	if err != nil {
 		return false, err
@@ -201,7 +201,7 @@ func and(decoded, known *arrow.Schema) *arrow.Schema {
 
 // widened returns columns that also hold the new fields of these payloads: those that another worker has
 // found meanwhile, or else new ones. It returns was when there is nothing to add.
-func (t *table) widened(s *Source, was *columns, payloads [][]byte) (*columns, error) {
+func (t *table) widened(s *Source, was *columns, payloads []freshet.Payload) (*columns, error) {
 	t.widen.Lock()
 	defer t.widen.Unlock()
 	if now := t.columns.Load(); now != was {

@@ -51,9 +51,9 @@ func (r *Redecoder) Retake(ctx context.Context, entries []*Entry) (*freshet.Batc
 }
 
 func (r *Redecoder) widen(entries []*Entry) error {
-	payloads := make([][]byte, len(entries))
+	payloads := make([]freshet.Payload, len(entries))
 	for i, e := range entries {
-		payloads[i] = e.Raw
+		payloads[i] = freshet.Payload{Key: e.Key, Value: e.Raw}
 	}
 	schema, err := r.Format.Infer(payloads, r.Schema)
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *Redecoder) decode(entries []*Entry) (*freshet.Batch, error) {
 	first := entries[0]
 	b := &freshet.Batch{Table: first.Table, Lane: first.Lane, After: -1, Last: int64(len(entries) - 1)}
 	for i, e := range entries {
-		n, err := d.Append(e.Raw)
+		n, err := d.Append(freshet.Payload{Key: e.Key, Value: e.Raw})
 		var reject *freshet.RejectError
 		switch {
 		case errors.As(err, &reject):
@@ -88,7 +88,8 @@ func (r *Redecoder) decode(entries []*Entry) (*freshet.Batch, error) {
 		}
 	}
 	if len(b.Seqs) > 0 {
-		b.Rows = d.Flush()
+		decoded := d.Flush()
+		b.Rows, b.Kinds, b.Unsent, b.Stamps = decoded.Rows, decoded.Kinds, decoded.Unsent, decoded.Stamps
 	}
 	return b, nil
 }

@@ -32,7 +32,8 @@ type derivation struct {
 
 type derived struct {
 	bound  *expr.Bound
-	at     int // the column it becomes
+	reads  []int // its columns
+	at     int   // the column it becomes
 	schema *arrow.Schema
 }
 
@@ -68,24 +69,25 @@ func (d *Derive) Origin(out string) (in string, ok bool) {
 func (d *Derive) derivation(in *arrow.Schema) (*derivation, error) {
 	p := &derivation{out: in}
 	for i, c := range d.columns {
-		bound, err := c.Expr.Bind(p.out)
+		in := p.out
+		bound, err := c.Expr.Bind(in)
 		if err != nil {
 			return nil, fault(d.Name(), i, c.Name, err)
 		}
-		f, err := field(c.Name, bound, p.out)
+		f, err := field(c.Name, bound, in)
 		if err != nil {
 			return nil, fault(d.Name(), i, c.Name, err)
 		}
-		fields := append([]arrow.Field(nil), p.out.Fields()...)
+		fields := append([]arrow.Field(nil), in.Fields()...)
 		at := indexOf(fields, c.Name)
 		if at == len(fields) {
 			fields = append(fields, f)
 		} else {
 			fields[at] = f
 		}
-		meta := p.out.Metadata()
+		meta := in.Metadata()
 		p.out = arrow.NewSchema(fields, &meta)
-		p.steps = append(p.steps, derived{bound, at, p.out})
+		p.steps = append(p.steps, derived{bound, reads(c.Expr, in), at, p.out})
 	}
 	return p, nil
 }
@@ -118,11 +120,22 @@ func (d *Derive) Apply(ctx context.Context, b *freshet.Batch) error {
 			return fmt.Errorf("derive column %q: %w", d.columns[i].Name, err)
 		}
 		bad.add(faults, d.columns[i].Name)
+		b.Unsent = unsentOut(b.Unsent, b.NumRows(), s.sources())
 		b.Rows = withColumn(b.Rows, s, values)
 		values.Release()
 	}
 	reject(b, d.Name(), bad)
 	return nil
+}
+
+// sources are, for each column that goes out, those that it is made of.
+func (s derived) sources() [][]int {
+	from := make([][]int, s.schema.NumFields())
+	for i := range from {
+		from[i] = []int{i}
+	}
+	from[s.at] = s.reads
+	return from
 }
 
 // withColumn replaces or adds a column and releases the batch it was given.

@@ -103,6 +103,8 @@ func keep(b *freshet.Batch, spans []expr.Span) {
 	before.Release()
 	b.Seqs = compact(b.Seqs, spans)
 	b.Kinds = compact(b.Kinds, spans)
+	b.Stamps = compact(b.Stamps, spans)
+	b.Unsent = unsentIn(b.Unsent, spans)
 	b.Records = compact(b.Records, spans)
 }
 

@@ -21,6 +21,7 @@ type Select struct {
 // selection is Select for one input schema.
 type selection struct {
 	bound []*expr.Bound
+	reads [][]int // of each column, those that it is made of
 	out   *arrow.Schema
 }
 
@@ -86,6 +87,7 @@ func (s *Select) selection(in *arrow.Schema) (*selection, error) {
 			return nil, fault(s.Name(), i, c.Name, err)
 		}
 		p.bound = append(p.bound, bound)
+		p.reads = append(p.reads, reads(c.Expr, in))
 	}
 	meta := in.Metadata()
 	p.out = arrow.NewSchema(fields, &meta)
@@ -120,6 +122,7 @@ func (s *Select) Apply(ctx context.Context, b *freshet.Batch) error {
 	}
 	out := array.NewRecordBatch(p.out, columns, b.Rows.NumRows())
 	b.Rows.Release()
+	b.Unsent = unsentOut(b.Unsent, b.NumRows(), p.reads)
 	b.Rows = out
 	reject(b, s.Name(), bad)
 	return nil

@@ -193,6 +193,7 @@ func TestFilter_AllTrue_BatchIsLeftAlone(t *testing.T) {
 
 func TestFilter_NoneTrue_BatchStillHasProgress(t *testing.T) {
 	b := batch(t)
+	b.Kinds = nil
 	apply(t, b, transform.NewFilter(parse(t, "NULL")))
 	expect(t, "rows", rows(b), "none")
 	apply(t, b, derive(t, "x", "1"))

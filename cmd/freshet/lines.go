@@ -103,7 +103,7 @@ func (l *lines) infer(ctx context.Context, known *arrow.Schema) (*arrow.Schema, 
 		return nil, err
 	}
 	types, seen := known, map[string]bool{}
-	var sample [][]byte
+	var sample []freshet.Payload
 	held := 0
 	look := func() error {
 		types, err = f.Infer(sample, types)
@@ -118,7 +118,7 @@ func (l *lines) infer(ctx context.Context, known *arrow.Schema) (*arrow.Schema, 
 		for name := range object {
 			seen[strings.ToLower(name)] = true
 		}
-		sample, held = append(sample, bytes.Clone(line)), held+len(line)
+		sample, held = append(sample, freshet.Payload{Value: bytes.Clone(line)}), held+len(line)
 		if len(sample) < sampledRows && held < sampleBytes {
 			return nil
 		}
@@ -175,24 +175,24 @@ func (l *lines) decode(ctx context.Context, schema *arrow.Schema, take func(arro
 	}
 	defer d.Release()
 	err = l.each(ctx, func(n int, line []byte) error {
-		_, err := d.Append(line)
+		_, err := d.Append(freshet.Payload{Value: line})
 		if errors.Is(err, freshet.ErrFull) {
-			if err := take(d.Flush()); err != nil {
+			if err := take(d.Flush().Rows); err != nil {
 				return err
 			}
-			_, err = d.Append(line)
+			_, err = d.Append(freshet.Payload{Value: line})
 		}
 		var reject *freshet.RejectError
 		if errors.As(err, &reject) {
 			return l.fault(n, reject.Code, reject.Error())
 		}
 		if err == nil && d.Len() >= batchRows {
-			err = take(d.Flush())
+			err = take(d.Flush().Rows)
 		}
 		return err
 	})
 	if err != nil || d.Len() == 0 {
 		return err
 	}
-	return take(d.Flush())
+	return take(d.Flush().Rows)
 }

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/internal/format"
 )
 
@@ -23,7 +24,7 @@ func benchmarkDecode(b *testing.B, payloads [][]byte) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	schema, err := f.Infer(payloads, nil)
+	schema, err := f.Infer(asPayloads(payloads), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -40,11 +41,11 @@ func benchmarkDecode(b *testing.B, payloads [][]byte) {
 	before := processorSeconds()
 	for b.Loop() {
 		for _, p := range payloads {
-			if _, err := d.Append(p); err != nil {
+			if _, err := d.Append(freshet.Payload{Value: p}); err != nil {
 				b.Fatal(err)
 			}
 		}
-		d.Flush().Release()
+		d.Flush().Rows.Release()
 	}
 	b.ReportMetric(float64(size)*float64(b.N)/1e6/(processorSeconds()-before), "MB/cpu-s")
 	b.ReportMetric(float64(len(payloads)), "rows/op")
@@ -134,7 +135,7 @@ func BenchmarkInfer(b *testing.B) {
 	payloads := wideEvents(10_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := f.Infer(payloads, nil); err != nil {
+		if _, err := f.Infer(asPayloads(payloads), nil); err != nil {
 			b.Fatal(err)
 		}
 	}

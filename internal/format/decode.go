@@ -54,7 +54,8 @@ const keepBytes = 1 << 20
 
 func (d *jsonDecoder) Len() int { return d.root.store.rows() }
 
-func (d *jsonDecoder) Append(payload []byte) (int, error) {
+func (d *jsonDecoder) Append(p freshet.Payload) (int, error) {
+	payload := p.Value
 	if d.opts.Gzip && gzipped(payload) {
 		unpacked, err := d.zip.unpack(payload, d.opts.MaxBytes)
 		if err != nil {
@@ -319,7 +320,7 @@ func (d *jsonDecoder) dictionary(n *node, b []byte, i int) int {
 }
 
 // Flush returns the rows since the last Flush as a record of the schema.
-func (d *jsonDecoder) Flush() arrow.RecordBatch {
+func (d *jsonDecoder) Flush() freshet.Decoded {
 	rows := d.Len()
 	fields := d.root.store.(*structs).fields
 	columns := make([]arrow.Array, 0, len(fields)+1)
@@ -341,11 +342,11 @@ func (d *jsonDecoder) Flush() arrow.RecordBatch {
 	if cap(d.zip.out) > keepBytes || cap(d.scratch) > keepBytes || cap(d.keys.arena) > keepBytes {
 		d.zip, d.scratch, d.keys = gunzipper{}, nil, keySet{} // one large record has made them large
 	}
-	return batch
+	return freshet.Decoded{Rows: batch}
 }
 
 // Release drops what was appended and gives up the memory.
 func (d *jsonDecoder) Release() {
-	d.Flush().Release()
+	d.Flush().Rows.Release()
 	d.zip, d.keys, d.scratch = gunzipper{}, keySet{}, nil
 }

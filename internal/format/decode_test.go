@@ -71,7 +71,7 @@ func decodeOne(t *testing.T, o *format.Options, column arrow.Field, payload stri
 	t.Helper()
 	d := decoder(t, o, schemaOf(column))
 	defer d.Release()
-	n, err := d.Append([]byte(payload))
+	n, err := d.Append(freshet.Payload{Value: []byte(payload)})
 	if err != nil {
 		if n != 0 || d.Len() != 0 {
 			t.Errorf("%s: after a reject got %d rows, Len %d, want none", payload, n, d.Len())
@@ -81,7 +81,7 @@ func decodeOne(t *testing.T, o *format.Options, column arrow.Field, payload stri
 	if n != 1 || d.Len() != 1 {
 		t.Errorf("%s: got %d rows, Len %d, want 1", payload, n, d.Len())
 	}
-	return rows(d.Flush())[0], nil
+	return rows(d.Flush().Rows)[0], nil
 }
 
 var person = arrow.StructOf(nullable("name", arrow.BinaryTypes.String),
@@ -202,11 +202,11 @@ func TestDecode_Keys_MatchExactlyOrIgnoringCase(t *testing.T) {
 		nullable("a", arrow.PrimitiveTypes.Int64), nullable(`quo"te`, arrow.PrimitiveTypes.Int64)))
 	for _, payload := range []string{`{"Größe":1,"a":2,"quo\"te":3}`,
 		` { "a" : 2 , "GRÖSSE" : null, "GRÖßE": 1 } `, `{"\u0041":2}`} {
-		if _, err := d.Append([]byte(payload)); err != nil {
+		if _, err := d.Append(freshet.Payload{Value: []byte(payload)}); err != nil {
 			t.Errorf("%s: %v", payload, err)
 		}
 	}
-	got := strings.Join(rows(d.Flush()), "; ")
+	got := strings.Join(rows(d.Flush().Rows), "; ")
 	if want := "1 | 2 | 3; 1 | 2 | (null); (null) | 2 | (null)"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -233,15 +233,15 @@ func TestDecode_RecordThatFails_LeavesNoTrace(t *testing.T) {
 	}
 	for i := range 5 {
 		for j, g := range good {
-			if _, err := d.Append([]byte(bad[(i+j)%len(bad)])); err == nil {
+			if _, err := d.Append(freshet.Payload{Value: []byte(bad[(i+j)%len(bad)])}); err == nil {
 				t.Fatalf("%s: got no error", bad[(i+j)%len(bad)])
 			}
-			if _, err := d.Append([]byte(g)); err != nil {
+			if _, err := d.Append(freshet.Payload{Value: []byte(g)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	got := rows(d.Flush())
+	got := rows(d.Flush().Rows)
 	want := []string{
 		`1 | [{"b":true,"n":1,"s":"x"},null] | [{"key":"k","value":["v",null]}] | 1.5 | (null) | e1`,
 		`2 | (null) | (null) | (null) | {"more":{"x":1}} | (null)`,
@@ -262,16 +262,16 @@ func TestDecode_BatchFlushed_IsTheCallers(t *testing.T) {
 		nullable("b", arrow.FixedWidthTypes.Boolean)))
 	appendAll := func(payloads ...string) {
 		for _, p := range payloads {
-			if _, err := d.Append([]byte(p)); err != nil {
+			if _, err := d.Append(freshet.Payload{Value: []byte(p)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	appendAll(`{"s":"one","b":true}`, `{"s":null}`)
-	first := d.Flush()
+	first := d.Flush().Rows
 	appendAll(`{"s":"two","b":false}`, `{"s":"three"}`, `{"b":true}`)
-	second := d.Flush()
-	empty := d.Flush()
+	second := d.Flush().Rows
+	empty := d.Flush().Rows
 	if n := empty.NumRows(); n != 0 {
 		t.Errorf("got %d rows of an empty flush, want 0", n)
 	}
@@ -286,7 +286,7 @@ func TestDecode_BatchFlushed_IsTheCallers(t *testing.T) {
 func TestDecode_SteadyState_AllocatesLessThanOnceInAHundredRows(t *testing.T) {
 	payloads := narrowEvents(20_000)
 	f, _ := format.NewJSON(nil)
-	schema, err := f.Infer(payloads, nil)
+	schema, err := f.Infer(asPayloads(payloads), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,11 +296,11 @@ func TestDecode_SteadyState_AllocatesLessThanOnceInAHundredRows(t *testing.T) {
 	}
 	allocs := testing.AllocsPerRun(3, func() {
 		for _, p := range payloads {
-			if _, err := d.Append(p); err != nil {
+			if _, err := d.Append(freshet.Payload{Value: p}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		d.Flush().Release()
+		d.Flush().Rows.Release()
 	})
 	if allocs > float64(len(payloads))/100 && !raceEnabled() {
 		t.Errorf("got %g allocations for %d rows", allocs, len(payloads))
@@ -318,11 +318,11 @@ func TestDecode_NullStruct_HasNoNullsInRequiredFields(t *testing.T) {
 	d := decoder(t, nil, schemaOf(nullable("s", arrow.StructOf(required("n", arrow.PrimitiveTypes.Int64),
 		required("l", listOf(arrow.BinaryTypes.String)), nullable("o", arrow.BinaryTypes.String)))))
 	for _, payload := range []string{`{"s":null}`, `{}`, `{"s":{"n":1,"l":[]}}`} {
-		if _, err := d.Append([]byte(payload)); err != nil {
+		if _, err := d.Append(freshet.Payload{Value: []byte(payload)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	batch := d.Flush()
+	batch := d.Flush().Rows
 	defer batch.Release()
 	s := batch.Column(0).(*array.Struct)
 	if s.NullN() != 2 || s.Field(0).NullN() != 0 || s.Field(1).NullN() != 0 || s.Field(2).NullN() != 3 {
@@ -349,25 +349,25 @@ func TestDecode_NewFields_FollowThePolicy(t *testing.T) {
 		{"escaped", `{"q\"\u0001":1}`, `{"q\"\u0001":1}`},
 	} {
 		d := decoder(t, &format.Options{NewFields: format.Rescue}, rescued)
-		if _, err := d.Append([]byte(c.payload)); err != nil {
+		if _, err := d.Append(freshet.Payload{Value: []byte(c.payload)}); err != nil {
 			t.Errorf("rescue %s: %v", c.name, err)
 			continue
 		}
-		batch := d.Flush()
+		batch := d.Flush().Rows
 		if got := batch.Column(3).ValueStr(0); got != c.rescued {
 			t.Errorf("rescue %s: got %s, want %s", c.name, got, c.rescued)
 		}
 		ignore, fail := &format.Options{NewFields: format.Ignore}, &format.Options{NewFields: format.Fail}
-		_, err := decoder(t, ignore, schemaOf(fields...)).Append([]byte(c.payload))
+		_, err := decoder(t, ignore, schemaOf(fields...)).Append(freshet.Payload{Value: []byte(c.payload)})
 		if err != nil {
 			t.Errorf("ignore %s: %v", c.name, err)
 		}
-		_, err = decoder(t, fail, schemaOf(fields...)).Append([]byte(c.payload))
+		_, err = decoder(t, fail, schemaOf(fields...)).Append(freshet.Payload{Value: []byte(c.payload)})
 		var r *freshet.RejectError
 		if (c.name != "null") != (errors.As(err, &r) && r.Code == freshet.CodeNewField) {
 			t.Errorf("fail %s: got %v", c.name, err)
 		}
-		_, err = decoder(t, nil, schemaOf(fields...)).Append([]byte(c.payload))
+		_, err = decoder(t, nil, schemaOf(fields...)).Append(freshet.Payload{Value: []byte(c.payload)})
 		if c.name == "escaped" {
 			continue
 		}

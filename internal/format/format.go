@@ -4,8 +4,8 @@
 //	f, err := format.NewJSON(&format.Options{NewFields: format.Rescue})
 //	schema, err := f.Infer(sample, nil)
 //	d, err := f.NewDecoder(schema)
-//	rows, err := d.Append(payload) // *freshet.RejectError: nothing of the record was appended
-//	batch := d.Flush()
+//	rows, err := d.Append(freshet.Payload{Value: payload}) // *freshet.RejectError: nothing of the record was appended
+//	batch := d.Flush().Rows
 //
 // Guarantees: a record is taken as a whole or not at all, and why not is a code, a byte and a path. A value
 // lands as it is or is rejected: numbers never pass through a float on the way to a column that is none,

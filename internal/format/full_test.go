@@ -36,17 +36,17 @@ func TestAppend_MoreThanABatchMayHold_IsFullAndGoesOnAfterAFlush(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer d.Release()
-			if _, err := d.Append(c.payload); err != nil {
+			if _, err := d.Append(freshet.Payload{Value: c.payload}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := d.Append(c.payload); !errors.Is(err, freshet.ErrFull) {
+			if _, err := d.Append(freshet.Payload{Value: c.payload}); !errors.Is(err, freshet.ErrFull) {
 				t.Fatalf("got %v, want ErrFull", err)
 			}
 			if got := d.Len(); got != 1 {
 				t.Errorf("got %d rows after ErrFull, want 1", got)
 			}
-			d.Flush().Release()
-			if rows, err := d.Append(c.payload); rows != 1 || err != nil {
+			d.Flush().Rows.Release()
+			if rows, err := d.Append(freshet.Payload{Value: c.payload}); rows != 1 || err != nil {
 				t.Errorf("after a flush: got %d rows, %v", rows, err)
 			}
 		})

@@ -105,22 +105,22 @@ func FuzzDecode(f *testing.F) {
 		defer d.Release()
 		// Two records, one of them bad, leave room in the columns, so that the quick ways are taken.
 		long := strings.Repeat("x", 500)
-		if _, err := d.Append([]byte(`{"s":"` + long + `","j":"` + long + `"}`)); err != nil {
+		if _, err := d.Append(freshet.Payload{Value: []byte(`{"s":"` + long + `","j":"` + long + `"}`)}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Append([]byte(`{"s":"` + long + `",`)); err == nil {
+		if _, err := d.Append(freshet.Payload{Value: []byte(`{"s":"` + long + `",`)}); err == nil {
 			t.Fatal("half a record: got no error")
 		}
 		members, want := oracle(payload)
 		want = want && !clash(members, "s") && !clash(members, "j")
-		_, err := d.Append(payload)
+		_, err := d.Append(freshet.Payload{Value: payload})
 		if (err == nil) != want {
 			t.Fatalf("%q: got %v, want it taken: %t", payload, err, want)
 		}
 		if err != nil {
 			return
 		}
-		batch := d.Flush()
+		batch := d.Flush().Rows
 		defer batch.Release()
 		checkText(t, batch.Column(0).(*array.String), textOf(find(members, "s")))
 		raw := find(members, "j")
@@ -197,13 +197,13 @@ func FuzzDecodeTypes(f *testing.F) {
 		middle := append(append(append(append([]byte(`{"v":`), value...), `,"l":[`...), value...), "]}"...)
 		n := 0
 		for _, payload := range [][]byte{good, middle, good} {
-			took, err := d.Append(payload)
+			took, err := d.Append(freshet.Payload{Value: payload})
 			if r := (*freshet.RejectError)(nil); err != nil && !errors.As(err, &r) {
 				t.Fatal(err)
 			}
 			n += took
 		}
-		batch := d.Flush()
+		batch := d.Flush().Rows
 		defer batch.Release()
 		if _, err := batch.MarshalJSON(); err != nil && !strings.Contains(err.Error(), "unsupported value") {
 			t.Fatal(err)
@@ -246,10 +246,10 @@ func FuzzNumber(f *testing.F) {
 
 func takeNumber(t *testing.T, column arrow.DataType, text string) (arrow.Array, error) {
 	d := decoder(t, nil, schemaOf(nullable("v", column)))
-	if _, err := d.Append([]byte(`{"v":` + text + `}`)); err != nil {
+	if _, err := d.Append(freshet.Payload{Value: []byte(`{"v":` + text + `}`)}); err != nil {
 		return nil, err
 	}
-	return d.Flush().Column(0), nil
+	return d.Flush().Rows.Column(0), nil
 }
 
 func checkLong(t *testing.T, text string, exact *big.Rat) {
@@ -315,11 +315,11 @@ func FuzzTimestamp(f *testing.F) {
 		}
 		d := decoder(t, nil, schemaOf(nullable("v", timestampType)))
 		for range 2 {
-			if _, err := d.Append([]byte(`{"v":"` + text + `"}`)); err != nil {
+			if _, err := d.Append(freshet.Payload{Value: []byte(`{"v":"` + text + `"}`)}); err != nil {
 				t.Fatalf("%s: %v", text, err)
 			}
 		}
-		column := d.Flush().Column(0).(*array.Timestamp)
+		column := d.Flush().Rows.Column(0).(*array.Timestamp)
 		for i := range 2 {
 			if got := int64(column.Value(i)); got != want.UnixMicro() {
 				t.Fatalf("%s: got %d µs, want %d", text, got, want.UnixMicro())
@@ -337,7 +337,7 @@ func FuzzInfer(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		schema, err := j.Infer([][]byte{payload, payload}, nil)
+		schema, err := j.Infer(asPayloads([][]byte{payload, payload}), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

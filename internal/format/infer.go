@@ -34,11 +34,12 @@ import (
 //
 // Names that differ only in case are one column, under the commonest spelling. When there would be more than
 // Options.MaxColumns, fields of few columns go first, and what has no room is a field without a column.
-func (f *JSON) Infer(payloads [][]byte, known *arrow.Schema) (*arrow.Schema, error) {
+func (f *JSON) Infer(payloads []freshet.Payload, known *arrow.Schema) (*arrow.Schema, error) {
 	var root shape
 	var zip gunzipper
 	s := scanner{maxDepth: f.opts.MaxDepth}
-	for _, payload := range payloads {
+	for _, p := range payloads {
+		payload := p.Value
 		if f.opts.Gzip && gzipped(payload) {
 			unpacked, err := zip.unpack(payload, f.opts.MaxBytes)
 			if err != nil {

@@ -25,7 +25,7 @@ func infer(t testing.TB, o *format.Options, known *arrow.Schema, payloads ...str
 	for i, p := range payloads {
 		raw[i] = []byte(p)
 	}
-	s, err := f.Infer(raw, known)
+	s, err := f.Infer(asPayloads(raw), known)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestInfer_Known_KeepsTypesAndGrowsWithin(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	f, _ := format.NewJSON(nil)
-	if same, _ := f.Infer([][]byte{[]byte(`{"id":1,"s":{},"t":1,"n":null}`)}, known); same != known {
+	if same, _ := f.Infer(asPayloads([][]byte{[]byte(`{"id":1,"s":{},"t":1,"n":null}`)}), known); same != known {
 		t.Errorf("nothing new: got %s, want known itself", same)
 	}
 }
@@ -253,7 +253,7 @@ func TestInfer_RecordsOfTheSample_FitTheSchema(t *testing.T) {
 		for range 1 + r.IntN(8) {
 			records = append(records, []byte(randomRecord(r)))
 		}
-		schema, err := f.Infer(records, nil)
+		schema, err := f.Infer(asPayloads(records), nil)
 		if err != nil || schema == nil {
 			continue
 		}
@@ -268,7 +268,7 @@ func checkFits(t *testing.T, f *format.JSON, schema *arrow.Schema, records [][]b
 		t.Fatal(err)
 	}
 	for _, record := range records {
-		_, err := d.Append(record)
+		_, err := d.Append(freshet.Payload{Value: record})
 		var r *freshet.RejectError
 		if errors.As(err, &r) && (r.Code == freshet.CodeNewField || r.Code == freshet.CodeDuplicateKey) {
 			continue
@@ -277,7 +277,7 @@ func checkFits(t *testing.T, f *format.JSON, schema *arrow.Schema, records [][]b
 			t.Fatalf("%s\ninto %s: %v", record, describe(schema), err)
 		}
 	}
-	d.Flush().Release()
+	d.Flush().Rows.Release()
 }
 
 // A source that widens its schema when it is told so gets on, in one step.
@@ -292,20 +292,29 @@ func TestInfer_AfterErrNewFields_TheRecordFits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err = d.Append(record); !errors.Is(err, freshet.ErrNewFields) {
+			if _, err = d.Append(freshet.Payload{Value: record}); !errors.Is(err, freshet.ErrNewFields) {
 				continue
 			}
-			wider, err := f.Infer([][]byte{record}, schema)
+			wider, err := f.Infer(asPayloads([][]byte{record}), schema)
 			if err != nil || wider == schema {
 				t.Fatalf("%s\ninto %s: nothing to add, %v", record, describe(schema), err)
 			}
 			if d, err = f.NewDecoder(wider); err != nil {
 				t.Fatal(err)
 			}
-			if _, err = d.Append(record); errors.Is(err, freshet.ErrNewFields) {
+			if _, err = d.Append(freshet.Payload{Value: record}); errors.Is(err, freshet.ErrNewFields) {
 				t.Fatalf("%s\ninto %s: still new fields", record, describe(wider))
 			}
 			schema = wider
 		}
 	}
+}
+
+// asPayloads are records without keys.
+func asPayloads(values [][]byte) []freshet.Payload {
+	all := make([]freshet.Payload, len(values))
+	for i, v := range values {
+		all[i].Value = v
+	}
+	return all
 }

@@ -18,7 +18,7 @@ type Raw struct{}
 
 // Infer returns the one column RawColumn. It does not look at the payloads, nor at other columns of a table: those stay
 // null.
-func (Raw) Infer([][]byte, *arrow.Schema) (*arrow.Schema, error) {
+func (Raw) Infer([]freshet.Payload, *arrow.Schema) (*arrow.Schema, error) {
 	return arrow.NewSchema([]arrow.Field{{Name: RawColumn, Type: arrow.BinaryTypes.Binary, Nullable: true}}, nil), nil
 }
 
@@ -37,7 +37,8 @@ type rawDecoder struct {
 	values *text
 }
 
-func (d *rawDecoder) Append(payload []byte) (int, error) {
+func (d *rawDecoder) Append(p freshet.Payload) (int, error) {
+	payload := p.Value
 	if d.Len() > 0 && len(d.values.data)+len(payload) > flushBytes {
 		return 0, freshet.ErrFull
 	}
@@ -51,13 +52,13 @@ func (d *rawDecoder) Append(payload []byte) (int, error) {
 
 func (d *rawDecoder) Len() int { return d.values.rows() }
 
-func (d *rawDecoder) Flush() arrow.RecordBatch {
+func (d *rawDecoder) Flush() freshet.Decoded {
 	rows := d.Len()
 	data := d.values.take(arrow.BinaryTypes.Binary)
 	defer data.Release()
 	column := array.MakeFromData(data)
 	defer column.Release()
-	return array.NewRecordBatch(d.schema, []arrow.Array{column}, int64(rows))
+	return freshet.Decoded{Rows: array.NewRecordBatch(d.schema, []arrow.Array{column}, int64(rows))}
 }
 
 func (d *rawDecoder) Release() { d.values = newText(validity{}) }

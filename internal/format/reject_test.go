@@ -114,7 +114,7 @@ func TestDecode_RecordThatDoesNotFit_IsRejectedWithCodePathAndByte(t *testing.T)
 		nullable("a.b", arrow.PrimitiveTypes.Int64))
 	for _, c := range unfit {
 		d := decoder(t, &format.Options{NewFields: format.Ignore}, schema)
-		n, err := d.Append([]byte(c.payload))
+		n, err := d.Append(freshet.Payload{Value: []byte(c.payload)})
 		var r *freshet.RejectError
 		if !errors.As(err, &r) {
 			t.Errorf("%s: got %v, want %s", c.payload, err, c.code)
@@ -133,7 +133,7 @@ func TestDecode_RecordThatDoesNotFit_IsRejectedWithCodePathAndByte(t *testing.T)
 func TestDecode_ColumnNotNullable_RejectsNullAndNothing(t *testing.T) {
 	d := decoder(t, nil, schemaOf(required("id", arrow.PrimitiveTypes.Int64)))
 	for _, payload := range []string{`{}`, `{"id":null}`} {
-		_, err := d.Append([]byte(payload))
+		_, err := d.Append(freshet.Payload{Value: []byte(payload)})
 		if r := (*freshet.RejectError)(nil); !errors.As(err, &r) || r.Code != freshet.CodeNull || r.Path != "id" {
 			t.Errorf("%s: got %v", payload, err)
 		}
@@ -148,10 +148,10 @@ func TestDecode_ManyKeys_DuplicateIsFound(t *testing.T) {
 	}
 	ignore := &format.Options{NewFields: format.Ignore}
 	d := decoder(t, ignore, schemaOf(nullable("v", arrow.PrimitiveTypes.Int64)))
-	if _, err := d.Append([]byte(b.String() + `}`)); err != nil {
+	if _, err := d.Append(freshet.Payload{Value: []byte(b.String() + `}`)}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.Append([]byte(b.String() + `,"a0":1}`))
+	_, err := d.Append(freshet.Payload{Value: []byte(b.String() + `,"a0":1}`)})
 	if r := (*freshet.RejectError)(nil); !errors.As(err, &r) || r.Code != freshet.CodeDuplicateKey {
 		t.Errorf("got %v, want a duplicate key", err)
 	}
@@ -173,7 +173,7 @@ func TestDecode_Gzip_UnpacksWithinTheLimit(t *testing.T) {
 	d := decoder(t, opts, schemaOf(nullable("s", arrow.BinaryTypes.String)))
 	fitting := `{"s":"` + strings.Repeat("a", 1000-8) + `"}`
 	for _, payload := range [][]byte{pack(`{"s":"x"}`), []byte(`{"s":"plain"}`), pack(fitting)} {
-		if _, err := d.Append(payload); err != nil {
+		if _, err := d.Append(freshet.Payload{Value: payload}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -188,15 +188,15 @@ func TestDecode_Gzip_UnpacksWithinTheLimit(t *testing.T) {
 		{append(pack(`{"s":"x"}`), 1), freshet.CodeCompression},
 		{[]byte{0x1f, 0x8b}, freshet.CodeCompression},
 	} {
-		_, err := d.Append(c.payload)
+		_, err := d.Append(freshet.Payload{Value: c.payload})
 		if r := (*freshet.RejectError)(nil); !errors.As(err, &r) || r.Code != c.code {
 			t.Errorf("got %v, want %s", err, c.code)
 		}
 	}
-	if _, err := d.Append(pack(`{"s":"again"}`)); err != nil {
+	if _, err := d.Append(freshet.Payload{Value: pack(`{"s":"again"}`)}); err != nil {
 		t.Error(err)
 	}
-	if got := rows(d.Flush()); len(got) != 4 || got[3] != "again" {
+	if got := rows(d.Flush().Rows); len(got) != 4 || got[3] != "again" {
 		t.Errorf("got %d rows", len(got))
 	}
 }
@@ -211,11 +211,11 @@ func TestRaw_AnyBytes_LandAsTheyCame(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, payload := range [][]byte{{0xff, 0}, {}, nil, []byte("{}")} {
-		if n, err := d.Append(payload); n != 1 || err != nil {
+		if n, err := d.Append(freshet.Payload{Value: payload}); n != 1 || err != nil {
 			t.Errorf("%x: got %d, %v", payload, n, err)
 		}
 	}
-	if got := strings.Join(rows(d.Flush()), "; "); got != "/wA=; ; (null); e30=" {
+	if got := strings.Join(rows(d.Flush().Rows), "; "); got != "/wA=; ; (null); e30=" {
 		t.Errorf("got %s", got)
 	}
 	known := schemaOf(nullable("other", arrow.BinaryTypes.String))

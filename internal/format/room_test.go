@@ -48,7 +48,7 @@ func TestAppend_FieldBeyondMaxColumns_RejectNamesTheRemedy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema, err := f.Infer([][]byte{[]byte(`{"id":1}`)}, nil)
+	schema, err := f.Infer(asPayloads([][]byte{[]byte(`{"id":1}`)}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestAppend_FieldBeyondMaxColumns_RejectNamesTheRemedy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = d.Append(record)
+			_, err = d.Append(freshet.Payload{Value: record})
 			d.Release()
 			var no *freshet.RejectError
 			switch {
@@ -71,7 +71,7 @@ func TestAppend_FieldBeyondMaxColumns_RejectNamesTheRemedy(t *testing.T) {
 					t.Errorf("got %v, want a new field of its path that is more than max_columns", no)
 				}
 			case errors.Is(err, freshet.ErrNewFields):
-				if schema, err = f.Infer([][]byte{record}, schema); err != nil {
+				if schema, err = f.Infer(asPayloads([][]byte{record}), schema); err != nil {
 					t.Fatal(err)
 				}
 				if widened++; widened > 10 {

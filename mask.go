@@ -1,0 +1,72 @@
+package freshet
+
+// Mask marks cells of a batch whose value the source did not send: an unchanged value that its log leaves out, a
+// column that a patch does not name, all but the key of a deleted row. The cell itself is null and means nothing.
+// A nil *Mask marks none.
+type Mask struct {
+	words int      // of a row
+	bits  []uint64 // row by row
+}
+
+// NewMask returns a mask that marks nothing in rows of this many columns. Rows beyond the last are added by Mark.
+func NewMask(columns int) *Mask { return &Mask{words: (columns + 63) / 64} }
+
+// Mark marks a cell.
+func (m *Mask) Mark(row, column int) {
+	if need := (row + 1) * m.words; need > len(m.bits) {
+		m.bits = append(m.bits, make([]uint64, need-len(m.bits))...)
+	}
+	m.bits[row*m.words+column/64] |= 1 << (column % 64)
+}
+
+// Has reports whether the cell is marked.
+func (m *Mask) Has(row, column int) bool {
+	if m == nil {
+		return false
+	}
+	at := row*m.words + column/64
+	return at < len(m.bits) && m.bits[at]&(1<<(column%64)) != 0
+}
+
+// Any reports whether a cell of the row is marked.
+func (m *Mask) Any(row int) bool {
+	if m == nil {
+		return false
+	}
+	for at := row * m.words; at < min((row+1)*m.words, len(m.bits)); at++ {
+		if m.bits[at] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Take returns the mask of the rows [from, to), in a memory of its own: nil when none of them is marked.
+func (m *Mask) Take(from, to int) *Mask {
+	if m == nil {
+		return nil
+	}
+	low, high := min(from*m.words, len(m.bits)), min(to*m.words, len(m.bits))
+	out := &Mask{words: m.words, bits: append([]uint64(nil), m.bits[low:high]...)}
+	for _, w := range out.bits {
+		if w != 0 {
+			return out
+		}
+	}
+	return nil
+}
+
+// Append adds the marks of other, whose first row becomes row at; both have the same columns.
+func (m *Mask) Append(at int, other *Mask) {
+	if other == nil || len(other.bits) == 0 {
+		return
+	}
+	need := at*m.words + len(other.bits)
+	if need > len(m.bits) {
+		m.bits = append(m.bits, make([]uint64, need-len(m.bits))...)
+	}
+	copy(m.bits[at*m.words:], other.bits)
+}
+
+// Empty returns a mask of the same columns that marks nothing.
+func (m *Mask) Empty() *Mask { return &Mask{words: m.words} }
