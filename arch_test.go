@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"freshettest":        {""},
 	"internal/format":    {""},
 	"internal/canonical": {},
+	"internal/keyindex":  {},
 	"internal/metrics":   {""},
 	"internal/demo":      {},
 	"kafka":              {""},

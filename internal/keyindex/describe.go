@@ -1,0 +1,118 @@
+package keyindex
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// Info describes an index without reading its entries.
+type Info struct {
+	Identity
+	Version   int64
+	Files     int
+	Runs      []Run  // from the newest to the oldest
+	Entries   uint64 // of all runs, superseded ones and deleted keys too
+	SizeBytes uint64 // of all runs on disk
+	HeapBytes uint64 // of the filters
+	MergeErr  error  // why the last merge in the background failed; nil when it did not. Look-ups do not suffer
+}
+
+// Run describes one run.
+type Run struct {
+	Name      string // of the file
+	Entries   uint64
+	SizeBytes uint64
+	Filtered  bool
+}
+
+// Describe tells what the index is made of. Errors: ErrDone.
+func (x *Index) Describe() (Info, error) {
+	s, err := x.acquire()
+	if err != nil {
+		return Info{}, err
+	}
+	defer x.release(s)
+	x.mu.Lock()
+	info := Info{Identity: x.identity, Version: s.version, Files: len(s.files), MergeErr: x.mergeErr}
+	x.mu.Unlock()
+	info.Columns = slices.Clone(info.Columns)
+	for _, r := range s.runs {
+		info.Runs = append(info.Runs, Run{runName(r.id), r.entries, r.size, r.filter != nil})
+		info.Entries += r.entries
+		info.SizeBytes += r.size
+		info.HeapBytes += 8 * uint64(len(r.filter))
+	}
+	return info, nil
+}
+
+// Checked is what Check has counted.
+type Checked struct {
+	Keys       uint64 // that have a position
+	Gone       uint64 // whose newest entry is a deletion, or lies in a file that was removed
+	Superseded uint64 // entries that have a newer one of their key
+}
+
+// Check reads every entry and proves that each run is as it was written and in order. That the index says of
+// each key what the table says is for the caller to check, with Lookup; that Keys is the number of rows shows
+// that it holds no others. Errors: ErrCorrupt, ErrDone; of the context.
+func (x *Index) Check(ctx context.Context) (Checked, error) {
+	s, err := x.acquire()
+	if err != nil {
+		return Checked{}, err
+	}
+	defer x.release(s)
+	var c Checked
+	for _, r := range s.runs {
+		c.Superseded += r.entries
+		if err := guarded(func() error { return r.checkAll(ctx, s.nextFile) }); err != nil {
+			return Checked{}, fmt.Errorf("check key index: %w", err)
+		}
+	}
+	err = guarded(func() error {
+		u, err := newUnion(s.runs)
+		if err != nil {
+			return err
+		}
+		return u.each(ctx, func(_ Fingerprint, at Position, _ []byte) error {
+			c.Superseded--
+			if s.live.has(at.File) {
+				c.Keys++
+			} else {
+				c.Gone++
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return Checked{}, fmt.Errorf("check key index: %w", err)
+	}
+	return c, nil
+}
+
+// checkAll proves that the run's records are in order, are found where look-ups search for them, and lie in
+// files that have been.
+func (r *run) checkAll(ctx context.Context, next FileID) error {
+	c := &cursor{run: r}
+	var last Fingerprint
+	for n := uint64(0); ; n++ {
+		more, err := c.next()
+		switch {
+		case err != nil:
+			return err
+		case !more && n != r.entries:
+			return r.corrupt("it has %d entries, wanted %d", n, r.entries)
+		case !more:
+			return nil
+		case n%4096 == 0 && ctx.Err() != nil:
+			return ctx.Err()
+		case n > 0 && last.compare(c.fp) >= 0 || r.bucketOf(c.fp.Hi) != c.bucket-1:
+			return r.corrupt("entry %d is out of order", n)
+		case r.position(c.records).File >= next:
+			return r.corrupt("entry %d lies in file %d, wanted one below %d", n, r.position(c.records).File, next)
+		case r.filter != nil && r.filter[r.filter.word(c.fp.Hi)]&filterBits(c.fp.Hi) != filterBits(c.fp.Hi):
+			return r.corrupt("the filter does not know entry %d", n)
+		}
+		last = c.fp
+	}
+}

@@ -1,0 +1,149 @@
+package keyindex
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"math/bits"
+)
+
+// A run is a file of
+//
+//	directory   2^bits times: entries up to the end of the bucket 4 | CRC-32C of the bucket's records 4
+//	records     by ascending fingerprint; of one width
+//	filter      words of 8 bytes, or nothing
+//	footer      64 bytes
+//
+// and a record is
+//
+//	fingerprint without its first drop bytes, big-endian | file 4 | row 5 | sequence
+//
+// A bucket holds the records whose fingerprints start with the same bits; it is what a look-up reads and
+// checks, and its number makes the bytes that are left out. Its checksum starts from the run's salt and that
+// number, so that no bucket passes for another one, and no zeroed block for an empty bucket. Numbers are
+// little-endian but for fingerprints.
+type layout struct {
+	bits  uint // of a fingerprint that tell the bucket
+	drop  uint // leading bytes of it that are not stored
+	seq   int  // bytes of a sequence
+	width int  // bytes of a record
+}
+
+const (
+	dirEntry    = 8
+	footerSize  = 64
+	runMagic    = "FRKRUN01"
+	positionLen = 4 + 5 // file, row
+	maxEntries  = math.MaxUint32
+)
+
+// bucketEntries is the most entries that a bucket has on average, and twice the fewest. Smaller buckets are
+// checked faster but need a larger directory.
+const bucketEntries = 32
+
+// newLayout is the layout of a run of so many entries.
+func newLayout(entries uint64, seq int) layout {
+	buckets := (entries + bucketEntries - 1) / bucketEntries
+	l := layout{seq: seq}
+	if buckets > 1 {
+		l.bits = uint(bits.Len64(buckets - 1))
+	}
+	l.fill()
+	return l
+}
+
+func (l *layout) fill() {
+	l.drop = l.bits / 8
+	l.width = 16 - int(l.drop) + positionLen + l.seq
+}
+
+func (l *layout) buckets() uint64           { return 1 << l.bits }
+func (l *layout) bucketOf(hi uint64) uint64 { return hi >> (64 - l.bits) }
+func (l *layout) dirSize() uint64           { return l.buckets() * dirEntry }
+func (l *layout) fileSize(f *footer) uint64 {
+	return l.dirSize() + f.entries*uint64(l.width) + f.words*8 + footerSize
+}
+func (l *layout) stored(hi uint64) uint64 { return hi << (8 * l.drop) >> (8 * l.drop) }
+func (l *layout) prefix(b uint64) uint64 {
+	return b << (64 - l.bits) &^ (math.MaxUint64 >> (8 * l.drop))
+}
+func (l *layout) recordHi(rec []byte) uint64 { return binary.BigEndian.Uint64(rec) >> (8 * l.drop) }
+func (l *layout) recordLo(rec []byte) uint64 { return binary.BigEndian.Uint64(rec[8-l.drop:]) }
+
+// position is what a record says of where the row lies.
+func (l *layout) position(rec []byte) Position {
+	p := rec[16-l.drop:]
+	return Position{FileID(binary.LittleEndian.Uint32(p)),
+		int64(binary.LittleEndian.Uint32(p[4:])) | int64(p[8])<<32}
+}
+
+func (l *layout) sequence(rec []byte) []byte { return rec[l.width-l.seq : l.width] }
+
+// append appends the record of an entry.
+func (l *layout) append(dst []byte, fp Fingerprint, at Position, seq []byte) []byte {
+	var tail [16]byte
+	binary.BigEndian.PutUint64(tail[:8], fp.Hi)
+	binary.BigEndian.PutUint64(tail[8:], fp.Lo)
+	dst = append(dst, tail[l.drop:]...)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(at.File))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(at.Row))
+	return append(append(dst, byte(at.Row>>32)), seq...)
+}
+
+// salt is what the checksums of a run's buckets start from.
+func salt(index, run uint64) uint32 {
+	b := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, index), run)
+	return crc32.Checksum(b, castagnoli)
+}
+
+func bucketSum(salt uint32, bucket uint64, records []byte) uint32 {
+	return crc32.Update(salt+uint32(bucket)*0x9e3779b1, castagnoli, records)
+}
+
+// footer ends a run:
+//
+//	magic 8 | index 8 | run 8 | entries 8 | words of the filter 8 | CRC-32C of the filter 4 | bits 1 |
+//	bytes of a sequence 1 | zero 14 | CRC-32C of the footer so far 4
+type footer struct {
+	index, run     uint64
+	entries, words uint64
+	filterSum      uint32
+	bits, seq      byte
+}
+
+func (f *footer) encode() []byte {
+	b := make([]byte, 0, footerSize)
+	b = append(b, runMagic...)
+	for _, v := range []uint64{f.index, f.run, f.entries, f.words} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	b = append(binary.LittleEndian.AppendUint32(b, f.filterSum), f.bits, f.seq)
+	b = b[:footerSize-4]
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// sum is the checksum that encode ends with.
+func (f *footer) sum() uint32 { return binary.LittleEndian.Uint32(f.encode()[footerSize-4:]) }
+
+// decodeFooter reads the last bytes of a run and the layout they tell.
+func decodeFooter(b []byte) (*footer, layout, error) {
+	switch {
+	case len(b) != footerSize:
+		return nil, layout{}, fmt.Errorf("it is shorter than a footer")
+	case string(b[:8]) != runMagic:
+		return nil, layout{}, fmt.Errorf("its footer starts with %q, wanted %q", b[:8], runMagic)
+	case crc32.Checksum(b[:footerSize-4], castagnoli) != binary.LittleEndian.Uint32(b[footerSize-4:]):
+		return nil, layout{}, fmt.Errorf("its footer does not have its checksum")
+	}
+	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8+8*i:]) }
+	f := &footer{index: word(0), run: word(1), entries: word(2), words: word(3),
+		filterSum: binary.LittleEndian.Uint32(b[40:]), bits: b[44], seq: b[45]}
+	if f.entries > maxEntries || f.words > filterMax || f.bits > 32 || f.seq > MaxSequenceBytes {
+		return nil, layout{}, fmt.Errorf("its footer tells of %d entries, %d words of filter, %d bits, sequences of %d",
+			f.entries, f.words, f.bits, f.seq)
+	}
+	l := layout{bits: uint(f.bits), seq: int(f.seq)}
+	l.fill()
+	return f, l, nil
+}

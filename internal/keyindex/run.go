@@ -1,0 +1,146 @@
+package keyindex
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+)
+
+// run is an immutable set of entries, one a key, mapped from its file. It is safe for concurrent use.
+type run struct {
+	runInfo
+	layout
+	path    string
+	salt    uint32
+	data    []byte // the mapped file
+	dir     []byte // of data
+	records []byte // of data
+	filter  filter // nil: none
+	uses    atomic.Int32
+}
+
+const runSuffix = ".run"
+
+func runName(id uint64) string { return fmt.Sprintf("%08d"+runSuffix, id) }
+
+// openRun maps the run that the manifest names. Errors: ErrCorrupt.
+func openRun(dir string, index uint64, info runInfo) (*run, error) {
+	r := &run{runInfo: info, path: filepath.Join(dir, runName(info.id)), salt: salt(index, info.id)}
+	f, err := os.Open(r.path)
+	if err != nil {
+		return nil, r.corrupt("%v", err)
+	}
+	defer f.Close()
+	stat, err := f.Stat()
+	if err != nil {
+		return nil, r.corrupt("%v", err)
+	}
+	if got := uint64(stat.Size()); got != info.size {
+		return nil, r.corrupt("it has %d bytes, wanted %d", got, info.size)
+	}
+	end := make([]byte, min(footerSize, info.size))
+	if _, err := f.ReadAt(end, stat.Size()-int64(len(end))); err != nil {
+		return nil, r.corrupt("%v", err)
+	}
+	foot, l, err := decodeFooter(end)
+	if err != nil {
+		return nil, r.corrupt("%v", err)
+	}
+	if foot.index != index || foot.run != info.id || foot.sum() != info.footer || foot.entries != info.entries ||
+		l.fileSize(foot) != info.size {
+		return nil, r.corrupt("it is another run than the one that the manifest names")
+	}
+	r.layout = l
+	if err := r.readFilter(f, foot); err != nil {
+		return nil, err
+	}
+	if r.data, err = mapFile(f, int(info.size)); err != nil {
+		return nil, fmt.Errorf("map %s: %w", r.path, err)
+	}
+	r.dir = r.data[:l.dirSize()]
+	r.records = r.data[l.dirSize() : l.dirSize()+info.entries*uint64(l.width)]
+	return r, nil
+}
+
+// readFilter brings the filter onto the heap, where it stays: what was checked once is not read again from
+// the disk.
+func (r *run) readFilter(f *os.File, foot *footer) error {
+	if foot.words == 0 {
+		return nil
+	}
+	b := make([]byte, foot.words*8)
+	if _, err := f.ReadAt(b, int64(r.size-footerSize)-int64(len(b))); err != nil {
+		return r.corrupt("%v", err)
+	}
+	if got := crc32.Checksum(b, castagnoli); got != foot.filterSum {
+		return r.corrupt("its filter has the checksum %08x, wanted %08x", got, foot.filterSum)
+	}
+	r.filter = decodeFilter(b)
+	return nil
+}
+
+func (r *run) corrupt(format string, args ...any) error {
+	return fmt.Errorf("%s: %w: %s", r.path, ErrCorrupt, fmt.Sprintf(format, args...))
+}
+
+// unmap gives the mapping back; nobody may look into the run any more.
+func (r *run) unmap() error { return unmapFile(r.data) }
+
+// span is where a bucket's records lie, in bytes from the first record, and their checksum.
+type span struct {
+	start, end uint64
+	sum        uint32
+}
+
+// span looks a bucket up in the directory. Whether it tells the truth only the checksum shows.
+func (r *run) span(bucket uint64) span {
+	d := r.dir[bucket*dirEntry:]
+	s := span{sum: binary.LittleEndian.Uint32(d[4:])}
+	s.end = uint64(binary.LittleEndian.Uint32(d)) * uint64(r.width)
+	if bucket > 0 {
+		s.start = uint64(binary.LittleEndian.Uint32(r.dir[(bucket-1)*dirEntry:])) * uint64(r.width)
+	}
+	return s
+}
+
+// inside tells whether the span lies within the records.
+func (r *run) inside(s span) bool { return s.start <= s.end && s.end <= uint64(len(r.records)) }
+
+// check returns the records of a bucket, once they have proved to be what was written. Errors: ErrCorrupt.
+func (r *run) check(bucket uint64, s span) ([]byte, error) {
+	if !r.inside(s) {
+		return nil, r.corrupt("bucket %d lies at %d to %d of %d bytes", bucket, s.start, s.end, len(r.records))
+	}
+	records := r.records[s.start:s.end]
+	if got := bucketSum(r.salt, bucket, records); got != s.sum {
+		return nil, r.corrupt("bucket %d has the checksum %08x, wanted %08x", bucket, got, s.sum)
+	}
+	return records, nil
+}
+
+// find returns the record of a fingerprint in its bucket; nil when it is not there. Fingerprints are spread
+// evenly, so the search starts where it would be if they were spread exactly so.
+func (r *run) find(records []byte, fp Fingerprint) []byte {
+	n := len(records) / r.width
+	if n == 0 {
+		return nil
+	}
+	want := r.stored(fp.Hi)
+	i := int((fp.Hi << r.bits >> 32) * uint64(n) >> 32)
+	for i > 0 && r.recordHi(records[i*r.width:]) >= want {
+		i--
+	}
+	for ; i < n; i++ {
+		rec := records[i*r.width : (i+1)*r.width]
+		switch hi := r.recordHi(rec); {
+		case hi > want:
+			return nil
+		case hi == want && r.recordLo(rec) == fp.Lo:
+			return rec
+		}
+	}
+	return nil
+}
