@@ -83,9 +83,7 @@ func (h *Hasher) Append(dst []Fingerprint, columns []arrow.Array) ([]Fingerprint
 // longs hashes keys of one column of 64-bit integers, whose nine bytes need no buffer.
 func (h *Hasher) longs(dst []Fingerprint, values []int64) []Fingerprint {
 	for _, v := range values {
-		s := h.secret.start()
-		s.word(kindLong | uint64(v)<<8)
-		dst = append(dst, s.finish(9<<56|uint64(v)>>56))
+		dst = append(dst, h.secret.sumNine(kindLong, uint64(v)))
 	}
 	return dst
 }

@@ -102,30 +102,42 @@ func (b *batch) search(refs, spare []ref) error {
 	return nil
 }
 
-// probe looks for keys in a run and adds to none those that it does not hold. The memory of a group of keys
-// is asked for before the first is looked at, so that the processor waits for all of it at once.
+// probe looks for keys in a run and adds to none those that it does not hold. It goes by groups, and in steps: what a
+// step reads or writes of one key of the group does not depend on another, so that the processor waits for the memory
+// of all of them at once.
 func (b *batch) probe(r *run, none, maybe []ref) ([]ref, error) {
-	var spans [lookupGroup]span
+	var g probeGroup
 	for len(maybe) > 0 {
 		group := maybe[:min(lookupGroup, len(maybe))]
 		maybe = maybe[len(group):]
 		for j, k := range group {
-			spans[j] = r.span(r.bucketOf(k.hi))
+			g.keys[j] = b.keys[k.i]
+			g.spans[j] = r.span(r.bucketOf(k.hi))
 		}
-		r.touch(spans[:len(group)])
-		for j, k := range group {
-			records, err := r.check(r.bucketOf(k.hi), spans[j])
+		r.touch(g.spans[:len(group)])
+		for j := range group {
+			records, err := r.check(r.bucketOf(g.keys[j].Hi), g.spans[j])
 			if err != nil {
 				return nil, err
 			}
-			if rec := r.find(records, b.keys[k.i]); rec != nil {
-				b.take(k.i, r, rec)
+			g.found[j] = r.find(records, g.keys[j])
+		}
+		for j, k := range group {
+			if g.found[j] == nil {
+				none = append(none, k)
 				continue
 			}
-			none = append(none, k)
+			b.take(k.i, r, g.found[j])
 		}
 	}
 	return none, nil
+}
+
+// probeGroup is what is known of the keys of a group.
+type probeGroup struct {
+	keys  [lookupGroup]Fingerprint
+	spans [lookupGroup]span
+	found [lookupGroup][]byte // the record; nil: none
 }
 
 // touch reads a byte of each cache line of the spans.

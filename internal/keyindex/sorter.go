@@ -39,7 +39,7 @@ type part struct {
 const (
 	sorterMemory = 16 << 20 // bytes of records before there is a file
 	partBits     = 10
-	blockRecords = 512 // of one part, written at once
+	blockBytes   = 16 << 10 // of one part, written at once
 )
 
 func newSorter(path string, seq int) *sorter {
@@ -77,9 +77,12 @@ func (s *sorter) add(id FileID, keys []Fingerprint, rows []int64, seqs []byte) e
 	return nil
 }
 
+// blockRecords is the bytes of the records that a block holds.
+func (s *sorter) blockRecords() int { return blockBytes / s.width * s.width }
+
 // makeRoom writes the tail of a part when it is full.
 func (s *sorter) makeRoom(p *part) error {
-	full := blockRecords * s.width
+	full := s.blockRecords()
 	if p.tail == nil {
 		p.tail = make([]byte, 0, full)
 	}
@@ -90,7 +93,7 @@ func (s *sorter) makeRoom(p *part) error {
 		return err
 	}
 	p.blocks = append(p.blocks, s.end)
-	s.end += int64(full)
+	s.end += blockBytes // whole pages of the file
 	p.tail = p.tail[:0]
 	return nil
 }
@@ -182,7 +185,7 @@ func (s *sorter) load(i int) (records []byte, skip uint, err error) {
 		return s.mem, 0, nil
 	}
 	p := &s.parts[i]
-	size := blockRecords * s.width
+	size := s.blockRecords()
 	records = make([]byte, len(p.blocks)*size, len(p.blocks)*size+len(p.tail))
 	for k, at := range p.blocks {
 		if _, err := s.file.ReadAt(records[k*size:(k+1)*size], at); err != nil {
@@ -224,7 +227,9 @@ func (s *sorter) drain(ctx context.Context, slots <-chan chan sorted,
 		select {
 		case part = <-slot:
 		case <-ctx.Done():
-			return ctx.Err()
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		for _, r := range part.order {
 			rec := part.records[int(r.i)*s.width : (int(r.i)+1)*s.width]
