@@ -156,6 +156,9 @@ func (t *Table) SetProperties(ctx context.Context, properties map[string]string,
 }
 
 func (a *alteration) setProperty(key, value string) error {
+	if err := CheckProperty(key, value); err != nil {
+		return err
+	}
 	name, isFeature := strings.CutPrefix(key, propFeature)
 	switch {
 	case isFeature && !slices.Contains([]string{"supported", "enabled"}, value):

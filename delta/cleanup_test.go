@@ -159,7 +159,14 @@ func TestCleanLog_NoCheckpoint_DeletesNothing(t *testing.T) {
 func TestCleanLog_UnreadableRetention_DeletesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := store.NewMem()
-		table, _ := yearOfDays(t, st, 52, map[string]string{"delta.logRetentionDuration": "interval 1 month"})
+		table, _ := yearOfDays(t, st, 52, nil)
+		tx := table.Begin(snapshot(t, table), nil) // another writer, since SetProperties refuses it
+		m := snapshot(t, table).Metadata().Clone()
+		m.Configuration["delta.logRetentionDuration"] = "interval 1 month"
+		tx.SetMetadata(m)
+		if _, err := tx.Commit(context.Background()); err != nil {
+			t.Fatal(err)
+		}
 		_, err := table.CleanLog(context.Background(), nil)
 		if err == nil || !strings.Contains(err.Error(), "interval 1 month") {
 			t.Errorf("got %v, want an error that names the value", err)

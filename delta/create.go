@@ -61,9 +61,12 @@ func (t *Table) creation(opts *CreateOptions) (*Transaction, error) {
 	meta := &Metadata{ID: uuid.NewString(), Name: opts.Name, Description: opts.Description, Provider: "parquet",
 		SchemaString: opts.Schema.String(), PartitionColumns: opts.PartitionBy, CreatedTime: &now,
 		Configuration: map[string]string{}}
-	for key, value := range opts.Properties {
-		if !strings.HasPrefix(key, "delta.feature.") {
-			meta.Configuration[key] = value
+	for _, key := range sortedNames(opts.Properties) {
+		if err := CheckProperty(key, opts.Properties[key]); err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(key, propFeature) {
+			meta.Configuration[key] = opts.Properties[key]
 		}
 	}
 	proto := lowestProtocol(needs(opts.Schema, opts.Properties))

@@ -32,6 +32,7 @@ const (
 	propInCommitTimestamps   = "delta.enableInCommitTimestamps"
 	propICTVersion           = "delta.inCommitTimestampEnablementVersion"
 	propRowTrackingSuspended = "delta.rowTrackingSuspended"
+	propCodec                = "delta.parquet.compression.codec"
 	propICTTimestamp         = "delta.inCommitTimestampEnablementTimestamp"
 
 	defaultLogRetention  = 30 * 24 * time.Hour

@@ -112,8 +112,7 @@ func (l *fileLayout) addExtras(m *Metadata, opts *WriterOptions) error {
 
 // codecOf returns the codec that the table's properties ask for, zstd if they do not.
 func codecOf(properties map[string]string) (parquet.Codec, error) {
-	const key = "delta.parquet.compression.codec"
-	switch name := strings.ToLower(properties[key]); name {
+	switch name := strings.ToLower(properties[propCodec]); name {
 	case "", "zstd":
 		return parquet.Zstd, nil
 	case "snappy":
@@ -123,7 +122,7 @@ func codecOf(properties map[string]string) (parquet.Codec, error) {
 	case "none", "uncompressed":
 		return parquet.Uncompressed, nil
 	default:
-		return 0, fmt.Errorf("property %s: found %q, wanted zstd, snappy, gzip or none", key, name)
+		return 0, fmt.Errorf("property %s: found %q, wanted zstd, snappy, gzip or none", propCodec, name)
 	}
 }
 
