@@ -19,7 +19,7 @@ import (
 
 var (
 	pipelineName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
-	placeholder  = regexp.MustCompile(`\{[^}]*\}?`)
+	topicName    = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 )
 
 // expression is a SQL expression.
@@ -91,6 +91,9 @@ func (p *Pipeline) checkNames(r *reader) {
 		r.add(n.where, freshet.CodeBadValue, "", "pipeline: found %s, wanted letters, digits, _, - and .",
 			r.found(n))
 	}
+	if at, ok := p.at["namespace"]; ok && !pipelineName.MatchString(p.Namespace) {
+		r.add(at, freshet.CodeBadValue, "", "namespace: found %q, wanted letters, digits, _, - and .", p.Namespace)
+	}
 	if at, ok := p.at["app"]; ok && strings.Contains(p.App, "#") {
 		r.add(at, freshet.CodeBadValue, "", "app: found %q, wanted a name without #", p.App)
 	}
@@ -98,6 +101,7 @@ func (p *Pipeline) checkNames(r *reader) {
 
 func (p *Pipeline) checkKafka(r *reader) {
 	k := p.Source.Kafka
+	k.checkTopics(r)
 	k.checkStart(r)
 	if k.Connection.Value != "" && len(k.Client.Brokers) == 0 {
 		c, names := p.Project.connection(k.Connection.Value)
@@ -133,6 +137,18 @@ func (p *Pipeline) checkKafka(r *reader) {
 	}
 }
 
+// checkTopics finds names that no topic has.
+func (k *Kafka) checkTopics(r *reader) {
+	for _, t := range k.Topics {
+		if t.at == nil || t.at.open || t.Value == "" ||
+			topicName.MatchString(t.Value) && t.Value != "." && t.Value != ".." {
+			continue
+		}
+		r.add(t.at.where, freshet.CodeBadValue, "a regular expression goes under pattern",
+			"topics: found %s, wanted letters, digits, _, - and .", r.found(t.at))
+	}
+}
+
 // checkStart finds starts of topics that are not read: a name that is mistyped would begin at the start.
 func (k *Kafka) checkStart(r *reader) {
 	var names []string
@@ -148,66 +164,6 @@ func (k *Kafka) checkStart(r *reader) {
 				"start: found offsets of %q, wanted a topic that is read", t.Name)
 		}
 	}
-}
-
-func (p *Pipeline) checkTarget(r *reader) {
-	t := p.Target.Delta
-	table := t.Table
-	if table.Value == "" {
-		table = t.Path
-	}
-	if table.Value == "" || table.at == nil {
-		return
-	}
-	for _, hole := range placeholder.FindAllString(table.Value, -1) {
-		if hole != "{topic}" {
-			r.add(table.at.where, freshet.CodeBadValue, "{topic} is the one there is",
-				"table: found %q, wanted no such placeholder", hole)
-			return
-		}
-	}
-	concrete := strings.ReplaceAll(table.Value, "{topic}", "topic")
-	if t.Path.Value != "" && !isPath(concrete) {
-		concrete = "./" + concrete
-		t.Path.Value = "./" + t.Path.Value
-	}
-	if t.Table.Value != "" && isPath(concrete) {
-		r.add(table.at.where, freshet.CodeBadValue, "write path: "+t.Table.Value,
-			"table: found %s, wanted namespace.table", r.found(table.at))
-		return
-	}
-	r.takeFault(table.at.where, second(p.Project.TableURL(concrete)))
-	if v := property(t.Properties, "delta.setTransactionRetentionDuration"); v != "" {
-		r.add(table.at.where, freshet.CodeTxnRetention, "leave it out",
-			"delta.setTransactionRetentionDuration: %q makes the table forget our progress", v)
-	}
-	p.checkQuarantine(r)
-}
-
-func second(_ string, err error) error { return err }
-
-func property(props []Named[string], name string) string {
-	for _, p := range props {
-		if strings.EqualFold(p.Name, name) {
-			return p.Value
-		}
-	}
-	return ""
-}
-
-func (p *Pipeline) checkQuarantine(r *reader) {
-	q := p.Quarantine.Table
-	if q.Value == "" || q.at == nil {
-		return
-	}
-	for _, hole := range placeholder.FindAllString(q.Value, -1) {
-		if hole != "{topic}" && hole != "{ns}" && hole != "{pipeline}" {
-			r.add(q.at.where, freshet.CodeBadValue, "", "quarantine table: found %q, wanted {ns}, {pipeline} or "+
-				"{topic}", hole)
-			return
-		}
-	}
-	r.takeFault(q.at.where, second(p.Project.TableURL(p.quarantineName("topic"))))
 }
 
 // takeFault adds an error of another package under a place of the file.
@@ -514,37 +470,4 @@ func (r *reader) expressionFault(n *node, err error) {
 	fix := fault.Hint
 	fault.Hint = ""
 	r.add(n.at(e.Line, e.Col, e.Len), code, fix, "%s", fault.Text())
-}
-
-// checkPartitions finds partition columns that are not there, or whose type cannot be one.
-func (p *Pipeline) checkPartitions(w *walk) {
-	if p.Target.Delta == nil || w.schema == nil {
-		return
-	}
-	var names []string
-	for _, f := range w.schema.Fields() {
-		names = append(names, f.Name)
-	}
-	same := func(c Text) func(string) bool {
-		return func(n string) bool {
-			return strings.EqualFold(n,
-				c.Value)
-		}
-	}
-	for _, c := range p.Target.Delta.PartitionBy {
-		i := slices.IndexFunc(names, same(c))
-		switch {
-		case c.at == nil || c.Value == "" || slices.ContainsFunc(w.broken, same(c)):
-		case i < 0:
-			w.r.add(c.at.where, freshet.CodeUnknownColumn, suggest(c.Value, names),
-				"partition column %q is not among the columns", c.Value)
-		case arrow.IsNested(w.schema.Field(i).Type.ID()):
-			w.r.add(c.at.where, freshet.CodeBadValue, "derive a column of a plain type and partition by that",
-				"partition column %q: found a nested type, wanted a plain one", c.Value)
-		}
-	}
-	if n := len(p.Target.Delta.PartitionBy); n > 0 && n == len(names) && len(w.broken) == 0 {
-		w.r.add(p.Target.Delta.PartitionBy[0].at.where, freshet.CodeBadValue, "",
-			"partition_by names all columns, wanted at least one besides")
-	}
 }

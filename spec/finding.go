@@ -34,7 +34,11 @@ type Line struct {
 	To     int
 }
 
-// Excerpt is the line of the fault and up to two before it; empty when the fault is in a flag.
+// excerptWidth is how many characters of a line an excerpt shows.
+const excerptWidth = 110
+
+// Excerpt is the line of the fault and up to two before it; empty when the fault is in a flag. Of long lines it has
+// the part where the fault is, with … for what is left out.
 func (f *Finding) Excerpt() []Line {
 	if f.place.src == nil || f.place.line < 1 || f.place.line > len(f.place.src.lines) {
 		return nil
@@ -56,7 +60,33 @@ func (f *Finding) Excerpt() []Line {
 		}
 		lines = append(lines, l)
 	}
-	return lines
+	return cut(lines)
+}
+
+// cut leaves the same characters of all lines, among them the mark, which is in the last one. Lines that have none of
+// them are dropped.
+func cut(lines []Line) []Line {
+	marked := &lines[len(lines)-1]
+	start := 0
+	if marked.To > excerptWidth {
+		start = max(0, marked.From-excerptWidth/4)
+	}
+	for i := range lines {
+		text := []rune(lines[i].Text)
+		end := min(start+excerptWidth, len(text))
+		from := min(start, end)
+		long := end < len(text)
+		part := text[from:end]
+		if from > 0 && len(part) > 0 {
+			part[0] = '…'
+		}
+		if lines[i].Text = string(part); long {
+			lines[i].Text += "…"
+		}
+	}
+	marked.From -= start
+	marked.To = min(marked.To-start, excerptWidth)
+	return slices.DeleteFunc(lines, func(l Line) bool { return !l.Mark && l.Text == "" })
 }
 
 // Findings are the faults of one or more files, in the order of the files' lines.

@@ -264,7 +264,7 @@ type metadataList struct{ into *[]Named[string] }
 
 func (m metadataList) read(r *reader, n *node) {
 	var names []string
-	oneOrMore(&names, func(s *string) shape { return word(s, metadataFields...) }).read(r, n)
+	loneOrList(&names, func(s *string) shape { return word(s, metadataFields...) }).read(r, n)
 	for _, name := range names {
 		*m.into = append(*m.into, Named[string]{Name: name, Value: "_" + name, at: n})
 	}

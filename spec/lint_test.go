@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 
@@ -118,6 +119,56 @@ func TestParse_HostileText_FindingsNotPanics(t *testing.T) {
 	}
 }
 
+func TestExcerpt_LongLines_ShowThePartWithTheFault(t *testing.T) {
+	project, err := spec.OpenProject("", "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blank := strings.Repeat(" ", 300)
+	text := "pipeline: p" + blank + "# Bemerkung über Zeilen\n" +
+		"source: {kafka: {brokers: [\"a:1\"]," + blank + "topics: [t], grup: g}}" + blank + "# end\n" +
+		"target: {delta: {path: ./t}}\n"
+	_, err = spec.Parse(project, "p.yaml", []byte(text), nil)
+	var found spec.Findings
+	if !errors.As(err, &found) || len(found) != 1 {
+		t.Fatalf("got %v, want one fault", err)
+	}
+	lines := found[0].Excerpt()
+	for _, l := range lines {
+		if n := len([]rune(l.Text)); n > 112 {
+			t.Errorf("line %d has %d characters, want at most 112", l.Number, n)
+		}
+	}
+	l := lines[len(lines)-1]
+	if got := string([]rune(l.Text)[l.From:l.To]); got != "grup" {
+		t.Errorf("got the mark at %q of %q, want grup", got, l.Text)
+	}
+	if !strings.HasPrefix(l.Text, "…") || !strings.HasSuffix(l.Text, "…") {
+		t.Errorf("got %q, want … on both sides", l.Text)
+	}
+}
+
+func TestParse_MergeKeys_OwnKeysGoFirst(t *testing.T) {
+	project, err := spec.OpenProject("", "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := spec.Parse(project, "p.yaml", []byte(`
+pipeline: p
+source: {kafka: {brokers: ["a:1"], topics: [t]}}
+target:
+  delta:
+    path: ./t
+    commit: {<<: {every: 5s, max_rows: 7}, every: 2s}
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := p.Target.Delta.Commit; c.Every != 2*time.Second || c.MaxRows != 7 {
+		t.Errorf("got %v and %d rows, want 2s and 7", c.Every, c.MaxRows)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/lint/*.txtar")
 	for _, file := range files {
@@ -182,7 +233,7 @@ func TestParse_Variables_ReplacedInValuesOnly(t *testing.T) {
 	if err := os.WriteFile(file, []byte("s3cret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("TEST_TOPIC", "a: b\nc")
+	t.Setenv("TEST_ID", "a: b\nc")
 	project, err := spec.OpenProject("", "", false)
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +242,8 @@ func TestParse_Variables_ReplacedInValuesOnly(t *testing.T) {
 source:
   kafka:
     brokers: ["h:1"]
-    topics: ["${TEST_TOPIC}"]
+    topics: [t]
+    instance_id: "${TEST_ID}"
     group: $${kept}
     sasl: {mechanism: PLAIN, username: u, password: "${secret:file:`+file+`}"}
 target: {delta: {path: ./t}}
@@ -200,9 +252,9 @@ target: {delta: {path: ./t}}
 		t.Fatal(err)
 	}
 	k := p.Source.Kafka
-	if p.Name.Value != "fallback" || k.Topics[0].Value != "a: b\nc" || k.Group != "${kept}" ||
+	if p.Name.Value != "fallback" || k.InstanceID != "a: b\nc" || k.Group != "${kept}" ||
 		k.Client.SASL.Password.Reveal() != "s3cret" {
-		t.Errorf("got %q, %q, %q, %q", p.Name.Value, k.Topics[0].Value, k.Group, k.Client.SASL.Password.Reveal())
+		t.Errorf("got %q, %q, %q, %q", p.Name.Value, k.InstanceID, k.Group, k.Client.SASL.Password.Reveal())
 	}
 }
 

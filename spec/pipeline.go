@@ -200,7 +200,7 @@ func (d *Delta) shape() shape {
 			{name: "mode", doc: "append: every record becomes a row.",
 				is: laterWord(&d.Mode, []string{"upsert", "mirror", "scd2", "overwrite", "merge"}, "append")},
 			{name: "partition_by", doc: "The partition columns of a table that is made.",
-				is: oneOrMore(&d.PartitionBy, placed)},
+				is: loneOrList(&d.PartitionBy, placed)},
 			{name: "properties", doc: "The table properties of a table that is made.", is: mapOf(&d.Properties, text)},
 			{name: "commit", doc: "When a commit is made: when any of these is reached.", is: d.Commit.shape()},
 			{name: "target_file_size", doc: "The size at which a data file is full. Default: 128MiB.",
@@ -210,7 +210,7 @@ func (d *Delta) shape() shape {
 			{name: "schema_changes", later: "use source.schema.new_fields"},
 			{name: "compatibility", later: "leave it out: append tables are readable by every engine (reader 1, " +
 				"writer 2)"},
-			{name: "maintenance", later: "leave it out; let an engine run OPTIMIZE, which disturbs nothing"},
+			{name: "maintenance", later: "leave it out; `freshet table optimize` and `vacuum` disturb nothing"},
 		}}
 }
 

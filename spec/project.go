@@ -53,7 +53,7 @@ func (p *Project) shape() object {
 		{name: "defaults", doc: "What holds for pipelines that do not say otherwise.", is: object{keys: []key{
 			{name: "commit", doc: "When commits are made.", is: p.Defaults.Commit.shape()},
 			{name: "quarantine", doc: "Where records go that cannot be taken.", is: p.Defaults.Quarantine.shape()},
-			{name: "maintenance", later: "leave it out; let an engine run OPTIMIZE, which disturbs nothing"},
+			{name: "maintenance", later: "leave it out; `freshet table optimize` and `vacuum` disturb nothing"},
 			{name: "compatibility", later: "leave it out"},
 		}}},
 		{name: "environments", doc: "What differs by environment (-e NAME): each has the keys of this file.",

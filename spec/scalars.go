@@ -197,7 +197,7 @@ func share(into *Share) shape {
 			number, percent := strings.CutSuffix(strings.TrimSpace(part), "%")
 			v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 			into.Part = v / 100
-			if !percent || err != nil || v < 0 || v > 100 {
+			if !percent || err != nil || !(v >= 0 && v <= 100) { // also NaN
 				return wanted, false
 			}
 			if timed {

@@ -215,10 +215,16 @@ type items[T any] struct {
 	into *[]T
 	of   func(*T) shape
 	lone bool // one item may stand without the brackets; a text may hold several, with commas between
+	need bool // a list without items is a fault
 }
 
-func listOf[T any](into *[]T, of func(*T) shape) shape    { return items[T]{into, of, false} }
-func oneOrMore[T any](into *[]T, of func(*T) shape) shape { return items[T]{into, of, true} }
+func listOf[T any](into *[]T, of func(*T) shape) shape { return items[T]{into: into, of: of} }
+func loneOrList[T any](into *[]T, of func(*T) shape) shape {
+	return items[T]{into: into, of: of, lone: true}
+}
+func oneOrMore[T any](into *[]T, of func(*T) shape) shape {
+	return items[T]{into: into, of: of, lone: true, need: true}
+}
 
 func (l items[T]) read(r *reader, n *node) {
 	parts := n.items
@@ -239,6 +245,9 @@ func (l items[T]) read(r *reader, n *node) {
 		return
 	}
 	*l.into = nil
+	if l.need && len(parts) == 0 {
+		r.add(n.where, freshet.CodeMissing, "", "the list is empty, wanted one item or more")
+	}
 	for _, part := range parts {
 		if part.kind == absent {
 			r.add(part.where, freshet.CodeBadValue, "", "an item of the list is empty")
@@ -252,6 +261,9 @@ func (l items[T]) read(r *reader, n *node) {
 
 func (l items[T]) schema() map[string]any {
 	s := map[string]any{"type": "array", "items": l.of(new(T)).schema()}
+	if l.need {
+		s["minItems"] = 1
+	}
 	if !l.lone {
 		return s
 	}

@@ -239,6 +239,7 @@ func adjoined(a ast.Node) (string, bool) {
 
 func (b *builder) mapping(n *node, values []*ast.MappingValueNode) error {
 	n.kind = mapping
+	var merged []*node
 	for _, v := range values {
 		key, err := b.node(v.Key)
 		if err != nil {
@@ -249,7 +250,10 @@ func (b *builder) mapping(n *node, values []*ast.MappingValueNode) error {
 			return err
 		}
 		if v.Key.IsMergeKey() {
-			n.pairs = append(n.pairs, value.pairs...)
+			if value.kind != mapping && value.kind != list {
+				return syntaxError(value.where, "<<: found "+value.kind.String()+", wanted a mapping or a list of them")
+			}
+			merged = append(merged, value)
 			continue
 		}
 		if key.kind == absent {
@@ -260,10 +264,26 @@ func (b *builder) mapping(n *node, values []*ast.MappingValueNode) error {
 		}
 		n.pairs = append(n.pairs, pair{key, value})
 	}
+	for _, m := range merged {
+		n.inherit(m)
+	}
 	if len(n.pairs) > 0 && n.where.col > n.pairs[0].key.where.col && n.where.line == n.pairs[0].key.where.line {
 		n.where = n.pairs[0].key.where
 	}
 	return nil
+}
+
+// inherit adds the pairs of a merge key, or of the list that stands behind it, whose keys n does not have yet: its own
+// go first, then those of earlier mappings. Spec: yaml.org, "Merge Key".
+func (n *node) inherit(m *node) {
+	for _, item := range m.items {
+		n.inherit(item)
+	}
+	for _, p := range m.pairs {
+		if n.get(p.key.text) == nil {
+			n.pairs = append(n.pairs, p)
+		}
+	}
 }
 
 // scalar fills n from a scalar, whose text is taken as it was written, so that 007 and 1e3 stay what they
