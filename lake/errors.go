@@ -55,8 +55,10 @@ func explain(table string, err error) error {
 		e.Code, e.Class, e.Msg = freshet.CodeConflict, freshet.ClassFailure, "other writers kept winning"
 	case errors.Is(err, store.ErrPermission):
 		e.Code, e.Msg = freshet.CodeStoreRefused, "the store refuses us"
+		e.Fix = "check the credentials, and the rights on folder or bucket"
 	case errors.Is(err, store.ErrFull):
 		e.Code, e.Msg = freshet.CodeStoreFull, "the store is full"
+		e.Fix = "make room, but delete nothing in the table's folder: nothing is lost"
 	case store.Retryable(err):
 		e.Msg = "the store does not answer"
 	default:

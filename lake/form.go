@@ -102,8 +102,8 @@ func (f form) checkIdentity(table string, snap *delta.Snapshot, l freshet.Lane) 
 			Msg: fmt.Sprintf("table %s holds the records of %s with id %s; there is one with id %s now: it was "+
 				"deleted and made again",
 				table, l.Origin, other, l.OriginID),
-			Fix: "to go on with the new one from its start, run `freshet progress set` with --new-origin; " +
-				"or write to another table"}
+			Fix: fmt.Sprintf("to go on with the new one from its start: freshet progress set %s '%s[0]=-1' --new-origin %s; "+
+				"or write to another table", table, l.Origin, l.OriginID)}
 	}
 	return nil
 }

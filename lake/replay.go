@@ -104,12 +104,15 @@ type Retake func(ctx context.Context, entries []*Entry) (*freshet.Batch, error)
 type Replayed struct {
 	Entries int      // that are taken now
 	Rows    int64    // that the table got
-	Still   []*Entry // that cannot be taken still, with the new reason; they stay open
+	Still   []*Entry // that cannot be taken still, with the new reason and without payload, key and headers; they stay open
 	Version int64    // of the table; -1 when nothing was taken
 }
 
-// maxReplay bounds the entries of one commit of a replay.
-const maxReplay = 10_000
+// One commit of a replay takes so many entries, or as many as have so many bytes, whichever comes first.
+const (
+	maxReplay      = 10_000
+	maxReplayBytes = 32 << 20
+)
 
 // Replay takes the open entries of the table that the filter chooses through retake again and appends what
 // comes of it, each entry exactly once, whatever crashes. Of many entries it makes several commits. The
@@ -181,13 +184,15 @@ func (t *table) chosen(ctx context.Context, snap *delta.Snapshot, filter *Filter
 		f = *filter
 	}
 	f.App, f.Table, f.Closed = t.a.app, t.name, false
+	bytes := 0
 	err = scanEntries(ctx, snap, &f, func(e *Entry, _ error) bool {
 		if tried[e.place()] {
 			return true
 		}
-		if more = len(entries) == maxReplay; more {
+		if more = len(entries) == maxReplay || bytes >= maxReplayBytes; more {
 			return false
 		}
+		bytes += len(e.Raw)
 		entries = append(entries, e)
 		return true
 	})
@@ -204,6 +209,7 @@ func (t *table) divide(entries []*Entry, b *freshet.Batch, done *Replayed) (take
 		if r := still[int64(i)]; r != nil {
 			again := *e
 			again.Code, again.Message, again.Step = r.Code, r.Message, r.Step
+			again.Raw, again.Key, again.Headers = nil, nil, nil
 			done.Still = append(done.Still, &again)
 			continue
 		}

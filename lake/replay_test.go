@@ -3,6 +3,7 @@ package lake_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -82,6 +83,33 @@ func TestReplay_Chosen_OnlyThose(t *testing.T) {
 		t.Errorf("got %d entries, want 1", done.Entries)
 	}
 	freshettest.CheckOnce(t, "rejects", w.rejects(t, "t"), map[string][]int64{lane0.String(): {2, 8}})
+}
+
+func TestReplay_LargePayloads_FewAtATime(t *testing.T) {
+	w := newWorld()
+	a := w.running(t, nil)
+	start(t, a, freshet.Progress{lane0: -1})
+	b := batch(lane0, -1, 9, 2, 5, 8)
+	for i := range b.Rejects {
+		b.Rejects[i].Raw = make([]byte, 20<<20)
+	}
+	commit(t, a, b)
+	var counts []int
+	all := mended(5)
+	retake := func(ctx context.Context, entries []*lake.Entry) (*freshet.Batch, error) {
+		counts = append(counts, len(entries))
+		return all(ctx, entries)
+	}
+	done, err := w.running(t, nil).Replay(t.Context(), "t", nil, retake)
+	must(t, err)
+	if !slices.Equal(counts, []int{2, 1}) || done.Entries != 2 || len(done.Still) != 1 {
+		t.Errorf("got %d taken and %d left, %v at a time; want 2 and 1, [2 1]", done.Entries, len(done.Still), counts)
+	}
+	for _, e := range done.Still {
+		if e.Raw != nil {
+			t.Errorf("%s keeps its payload", e.ID())
+		}
+	}
 }
 
 func TestReplay_CrashAtEveryStoreCall_EachOnce(t *testing.T) {
