@@ -156,14 +156,14 @@ func gapError(table string, l freshet.Lane, next, first, end int64) error {
 		seq = end - 1
 	}
 	return &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: l.Position(next), Msg: msg,
-		Fix: fmt.Sprintf("to go on where the log does: freshet progress set %s %s=%d", table, l, seq)}
+		Fix: fmt.Sprintf("to go on where the log does: freshet progress set %s '%s=%d'", table, l, seq)}
 }
 
 // brokenError is for records that the broker cannot give us.
 func brokenError(table string, l freshet.Lane, next int64, err error) error {
 	return &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: l.Position(next),
 		Msg: "the broker cannot deliver what comes next", Err: err,
-		Fix: fmt.Sprintf("repair the partition, or go on behind it: freshet progress set %s %s=OFFSET", table, l)}
+		Fix: fmt.Sprintf("repair the partition, or go on behind it: freshet progress set %s '%s=OFFSET'", table, l)}
 }
 
 func remadeError(topic, was, is string) error {
@@ -181,7 +181,7 @@ func (s *Source) forgottenError(table string, l freshet.Lane, committed int64) e
 	return &freshet.Error{Code: freshet.CodeForgotten, Class: freshet.ClassInput, Place: l.String(),
 		Msg: fmt.Sprintf("the consumer group %q has read up to offset %d, but the table %s knows nothing of it:"+
 			" it was made anew, or is another one", s.o.Group, committed-1, table),
-		Fix: fmt.Sprintf("to go on there: freshet progress set %s %s=%d; to start as if new: choose another group,"+
+		Fix: fmt.Sprintf("to go on there: freshet progress set %s '%s=%d'; to start as if new: choose another group,"+
 			" or set forget_group: true (flag --forget-group) for one run", table, l, committed-1)}
 }
 
