@@ -37,6 +37,7 @@ func (g *gunzipper) unpack(payload []byte, max int) ([]byte, *freshet.RejectErro
 		g.out, err = readUpTo(g.zip, g.out[:0], max)
 	}
 	if errors.Is(err, errOverLimit) {
+		g.out = nil // it is as large as it gets, and the next will hardly need it
 		return nil, reject(freshet.CodeTooLarge, -1, "the payload unpacks to more than the limit of %d bytes", max)
 	}
 	if err != nil {
