@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -175,8 +176,9 @@ func parseLanes(args []string, originID string) (freshet.Progress, error) {
 		topic, rest, _ := strings.Cut(lane, "[")
 		partition, closed := strings.CutSuffix(rest, "]")
 		seq, err := strconv.ParseInt(offset, 10, 64)
-		if _, e := strconv.ParseUint(partition, 10, 31); e != nil || !closed || topic == "" || err != nil ||
-			seq < -1 {
+		number, e := strconv.ParseUint(partition, 10, 31)
+		if e != nil || strconv.FormatUint(number, 10) != partition || !closed || topic == "" || err != nil ||
+			seq < -1 || seq == math.MaxInt64 {
 			return nil, usageError(fmt.Sprintf("found %q, wanted TOPIC[PARTITION]=OFFSET, such as 'orders[3]=1042'",
 				arg), "")
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/docs"
 	"github.com/freshet-io/freshet/lake"
 	"github.com/freshet-io/freshet/spec"
@@ -95,7 +96,7 @@ func (c *cli) findQuarantine(name string) (p *spec.Project, table, quarantine st
 			return nil, "", "", false, err
 		}
 		p := pipelines[0]
-		return p.Project, "", p.QuarantineTable(p.TargetTable()), false, nil
+		return p.Project, p.TargetTable(), p.QuarantineTable(p.TargetTable()), false, nil
 	}
 	if p, err = c.openProject("", true); err != nil {
 		return nil, "", "", false, err
@@ -159,17 +160,9 @@ given up. With --all the others, too.`,
 			if err != nil {
 				return err
 			}
-			q, err := c.openQuarantine(cmd.Context(), args[0], filter)
+			records, err := c.rejects(cmd.Context(), args[0], filter, output == "table" || output == "name")
 			if err != nil {
 				return err
-			}
-			var records []record
-			now := time.Now()
-			for e, err := range q.Entries(cmd.Context(), filter) {
-				if err != nil {
-					return err
-				}
-				records = append(records, entryRecord(e, now))
 			}
 			if err := c.list(output, records); err != nil || output != "table" {
 				return err
@@ -187,6 +180,46 @@ given up. With --all the others, too.`,
 	cmd.Flags().Int64Var(&f.limit, "limit", 100, "how many at most, 0 for all")
 	c.outputFlag(cmd, &output)
 	return cmd
+}
+
+// rejects are the records in quarantine, without their payloads when they are brief; none when the table is there and its
+// quarantine is not, since the first reject makes it.
+func (c *cli) rejects(ctx context.Context, name string, filter *lake.Filter, brief bool) ([]record, error) {
+	q, err := c.openQuarantine(ctx, name, filter)
+	var fault *freshet.Error
+	if errors.As(err, &fault) && fault.Code == freshet.CodeNoTable && c.isTarget(ctx, name) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var records []record
+	now := time.Now()
+	for e, err := range q.Entries(ctx, filter) {
+		if err != nil {
+			return nil, err
+		}
+		r := entryRecord(e, now)
+		if brief {
+			r = slices.DeleteFunc(r, func(f field) bool { return f.name == "raw" })
+		}
+		records = append(records, r)
+	}
+	return records, nil
+}
+
+// isTarget tells whether a name is that of a table, or of the file of a pipeline whose table is there.
+func (c *cli) isTarget(ctx context.Context, name string) bool {
+	project, table, quarantine, _, err := c.findQuarantine(name)
+	if err != nil || table == quarantine {
+		return false
+	}
+	st, err := project.OpenTable(ctx, table)
+	if err != nil {
+		return false
+	}
+	_, err = delta.Open(ctx, st, nil)
+	return err == nil
 }
 
 func entryRecord(e *lake.Entry, now time.Time) record {

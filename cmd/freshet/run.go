@@ -16,7 +16,7 @@ func (c *cli) runCommand() *cobra.Command {
 	var flags runFlags
 	var set []string
 	cmd := &cobra.Command{
-		Use:   "run FILE|DIR…",
+		Use:   "run [FILE|DIR…]",
 		Short: "Run pipelines from their files",
 		Long: `Run the pipelines of files, or of all files of folders, in this process. Without a file: those of the project.
 

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,9 +34,38 @@ type at struct {
 }
 
 func (a *at) add(cmd *cobra.Command) {
-	cmd.Flags().Int64Var(&a.version, "version", -1, "the version (default: the newest)")
+	versionFlag(cmd, &a.version, "version", "the version (default: the newest)")
 	cmd.Flags().StringVar(&a.asOf, "as-of", "", "the version of a time, such as 2026-01-31T12:00:00Z")
 }
+
+// version is the value of a flag that names a version; -1 until it is given.
+type version int64
+
+func versionFlag(cmd *cobra.Command, into *int64, name, usage string) {
+	*into = -1
+	cmd.Flags().Var((*version)(into), name, usage)
+}
+
+// Set takes the flag's text.
+func (v *version) Set(text string) error {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return errors.New("wanted a number of 0 or more")
+	}
+	*v = version(n)
+	return nil
+}
+
+// String is the version; "" when none is given.
+func (v *version) String() string {
+	if *v < 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(*v), 10)
+}
+
+// Type is what the help calls it.
+func (*version) Type() string { return "int" }
 
 func (c *cli) openTable(ctx context.Context, name string) (*delta.Table, error) {
 	project, err := c.openProject("", true)

@@ -85,8 +85,8 @@ engines that read the same changes print the same.`,
 
 func (o *changesOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Int64Var(&o.from, "from", -1, "the first version")
-	f.Int64Var(&o.to, "to", -1, "the last version (default: the newest)")
+	versionFlag(cmd, &o.from, "from", "the first version")
+	versionFlag(cmd, &o.to, "to", "the last version (default: the newest)")
 	f.StringVar(&o.fromTime, "from-time", "", "the first version that was committed at this time or later")
 	f.StringVar(&o.toTime, "to-time", "", "the last version that was committed at this time or before")
 	f.StringVar(&o.method, "method", "auto", "auto, feed, vectors, row-tracking or diff")
@@ -105,8 +105,6 @@ func (o *changesOptions) validate(cmd *cobra.Command) error {
 		return usageError("a version and a time for the same end of the range exclude each other", "keep one of them")
 	case !given("from") && !given("from-time"):
 		return usageError("it is not said from which version on", "--from 0 is all that the log still holds of a table")
-	case given("from") && o.from < 0, given("to") && o.to < 0:
-		return usageError(fmt.Sprintf("versions: found %d, wanted 0 or more", min(o.from, o.to)), "")
 	case given("to") && o.from > o.to:
 		return usageError(fmt.Sprintf("--from %d is after --to %d", o.from, o.to), "")
 	case o.limit < 0:

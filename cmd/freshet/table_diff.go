@@ -44,8 +44,8 @@ Of columns and properties + stands for what is new, - for what is gone and ~ for
 			return c.describe(output, r)
 		},
 	}
-	cmd.Flags().Int64Var(&from, "from", -1, "the version to compare with")
-	cmd.Flags().Int64Var(&to, "to", -1, "the version that is compared (default: the newest)")
+	versionFlag(cmd, &from, "from", "the version to compare with")
+	versionFlag(cmd, &to, "to", "the version that is compared (default: the newest)")
 	c.outputFlag(cmd, &output)
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -105,9 +106,12 @@ func (c *cli) scan(ctx context.Context, name string, o readOptions,
 	return nil
 }
 
-// knownColumns is an error that names the first column that is not in the schema.
+// knownColumns is an error that names the first column that is not in the schema, or that stands there twice.
 func knownColumns(flag string, schema *delta.Schema, names []string) error {
-	for _, name := range names {
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return usageError(fmt.Sprintf("%s: found %q twice, wanted it once", flag, name), "")
+		}
 		if f, _ := schema.Lookup(name); f != nil {
 			continue
 		}
