@@ -16,7 +16,7 @@ import (
 )
 
 func TestDisk_Conformance_Holds(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return newDisk(t, t.TempDir()) })
+	storetest.Run(t, func(t *testing.T) store.Store { return newDisk(t, t.TempDir()) }, nil)
 }
 
 func TestDisk_RootMissing_MadeByFirstWrite(t *testing.T) {

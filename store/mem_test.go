@@ -8,5 +8,5 @@ import (
 )
 
 func TestMem_Conformance_Holds(t *testing.T) {
-	storetest.Run(t, func(*testing.T) store.Store { return store.NewMem() })
+	storetest.Run(t, func(*testing.T) store.Store { return store.NewMem() }, nil)
 }

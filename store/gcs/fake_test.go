@@ -22,8 +22,6 @@ const bucket = "lake"
 
 // fake is a server of the parts of Google's JSON API that the store calls, in memory.
 type fake struct {
-	url string
-
 	mu       sync.Mutex
 	objects  map[string]object
 	sessions map[string]*session
@@ -110,7 +108,7 @@ func (f *fake) upload(w http.ResponseWriter, r *http.Request, body []byte) {
 	if query.Get("uploadType") == "resumable" {
 		id := strconv.Itoa(len(f.sessions))
 		f.sessions[id] = &session{name: name}
-		w.Header().Set("Location", f.url+"/upload/storage/v1/b/"+bucket+"/o?name="+url.QueryEscape(name)+
+		w.Header().Set("Location", "http://"+r.Host+"/upload/storage/v1/b/"+bucket+"/o?name="+url.QueryEscape(name)+
 			"&upload_id="+id)
 		return
 	}
@@ -160,59 +158,13 @@ func refuse(w http.ResponseWriter, status int, reason, message string) {
 		"errors": []any{map[string]any{"reason": reason, "message": message}}}})
 }
 
-// fakeServer is the fake behind a handler of the test's own.
-func fakeServer(t *testing.T, wrap func(http.Handler) http.Handler) *httptest.Server {
+func newFake() *fake { return &fake{objects: map[string]object{}, sessions: map[string]*session{}} }
+
+func fakeServer(t *testing.T) *httptest.Server {
 	t.Helper()
-	f := &fake{objects: map[string]object{}, sessions: map[string]*session{}}
-	var handler http.Handler = f
-	if wrap != nil {
-		handler = wrap(f)
-	}
-	server := httptest.NewServer(handler)
+	server := httptest.NewServer(newFake())
 	t.Cleanup(server.Close)
-	f.url = server.URL
 	return server
-}
-
-// wire is a handler in front of the fake that spoils the requests about the object "hit", and remembers them.
-type wire struct {
-	server http.Handler
-	spoil  spoil
-
-	mu   sync.Mutex
-	seen []string // methods, and the Content-Range if there is one
-}
-
-// spoil answers the nth spoiled request, counted from 1, with or without the server.
-type spoil func(w http.ResponseWriter, r *http.Request, nth int, server http.Handler)
-
-func (h *wire) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Get("name") != "hit" && !strings.HasSuffix(r.URL.Path, "/o/hit") {
-		h.server.ServeHTTP(w, r)
-		return
-	}
-	h.mu.Lock()
-	h.seen = append(h.seen, strings.TrimSpace(r.Method+" "+r.Header.Get("Content-Range")))
-	nth := len(h.seen)
-	h.mu.Unlock()
-	h.spoil(w, r, nth, h.server)
-}
-
-func (h *wire) requests() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.seen)
-}
-
-// spoiled returns a store over a fake whose answers about "hit" a test spoils. It gives up after 3 attempts.
-func spoiled(t *testing.T, spoil spoil) (*gcs.Store, *wire) {
-	t.Helper()
-	h := &wire{spoil: spoil}
-	server := fakeServer(t, func(inner http.Handler) http.Handler {
-		h.server = inner
-		return h
-	})
-	return open(t, "", &gcs.Options{Endpoint: server.URL, Attempts: 3}), h
 }
 
 func open(t *testing.T, prefix string, opts *gcs.Options) *gcs.Store {
@@ -222,18 +174,4 @@ func open(t *testing.T, prefix string, opts *gcs.Options) *gcs.Store {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// hangUp closes the connection without an answer.
-func hangUp(w http.ResponseWriter) {
-	conn, _, err := w.(http.Hijacker).Hijack()
-	if err != nil {
-		panic(err)
-	}
-	_ = conn.Close()
-}
-
-// handle lets the server handle a request and keeps its answer from the client.
-func handle(r *http.Request, server http.Handler) {
-	server.ServeHTTP(httptest.NewRecorder(), r)
 }

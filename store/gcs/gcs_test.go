@@ -1,14 +1,12 @@
 package gcs_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -18,14 +16,14 @@ import (
 )
 
 func TestStore_FakeServer_ConformanceHolds(t *testing.T) {
-	server := fakeServer(t, nil)
+	server := fakeServer(t)
 	storetest.Run(t, func(t *testing.T) store.Store {
 		return open(t, uuid.NewString(), &gcs.Options{Endpoint: server.URL})
-	})
+	}, nil)
 }
 
 func TestStore_RealServer_ConformanceHolds(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return openReal(t) })
+	storetest.Run(t, func(t *testing.T) store.Store { return openReal(t) }, nil)
 }
 
 // openReal opens a new prefix on the server that the environment names, and empties it after the test.
@@ -39,18 +37,7 @@ func openReal(t *testing.T) *gcs.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		for o, err := range s.List(ctx, "", "") {
-			if err == nil {
-				err = s.Delete(ctx, o.Key)
-			}
-			if err != nil {
-				t.Errorf("clean up: %v", err)
-			}
-		}
-	})
+	storetest.EmptyAfter(t, s)
 	return s
 }
 
@@ -72,7 +59,7 @@ func TestOpen_BadBucketOrPrefix_Error(t *testing.T) {
 }
 
 func TestOpen_EmulatorInEnvironment_Used(t *testing.T) {
-	server := fakeServer(t, nil)
+	server := fakeServer(t)
 	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(server.URL, "http://"))
 	s := open(t, "/p/", nil)
 	if err := s.PutIfAbsent(t.Context(), "k", nil); err != nil {
@@ -98,7 +85,7 @@ func TestStore_NoCredentials_ErrPermissionNamesRemedy(t *testing.T) {
 }
 
 func TestStore_BucketMissing_ErrorSaysSo(t *testing.T) {
-	server := fakeServer(t, nil)
+	server := fakeServer(t)
 	s, err := gcs.Open("none", "", &gcs.Options{Endpoint: server.URL})
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +110,7 @@ func TestStore_BucketMissing_ErrorSaysSo(t *testing.T) {
 }
 
 func TestList_FolderMarkers_PassedOver(t *testing.T) {
-	server := fakeServer(t, nil)
+	server := fakeServer(t)
 	answer, err := http.Post(server.URL+"/upload/storage/v1/b/"+bucket+"/o?uploadType=media&name=p/folder/", "", nil)
 	if err != nil || answer.StatusCode != http.StatusOK {
 		t.Fatal(answer, err)

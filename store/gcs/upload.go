@@ -15,7 +15,6 @@ import (
 
 const (
 	partBytes    = 8 << 20          // a multiple of 256 KiB, as sessions want it
-	firstBytes   = 64 << 10         // of the buffer, so that small objects take little memory
 	cleanTimeout = 30 * time.Second // for what is done after the caller has given up
 	resume       = http.StatusPermanentRedirect
 )
@@ -26,59 +25,23 @@ func (s *Store) Create(ctx context.Context, key string) (store.Upload, error) {
 	if err := rest.Admit(ctx, "create", key); err != nil {
 		return nil, err
 	}
-	return &upload{ctx: ctx, store: s, key: key}, nil
+	return rest.NewUpload(ctx, key, partBytes, &upload{ctx: ctx, store: s, key: key}), nil
 }
 
+// upload is the rest.Sender of one object.
 type upload struct {
 	ctx   context.Context
 	store *Store
 	key   string
-	buf   []byte // what the server does not hold yet
-	done  bool
 
 	session string // the URL that takes parts; "" as long as nothing was sent
 	held    int64  // bytes that the session holds
 }
 
-func (u *upload) Write(p []byte) (wrote int, err error) {
-	if err := u.writable(); err != nil {
-		return 0, err
-	}
-	for len(p) > 0 {
-		if len(u.buf) == partBytes {
-			if err := u.ship(false); err != nil {
-				return wrote, err
-			}
-		}
-		n := min(len(p), partBytes-len(u.buf))
-		u.grow(n)
-		u.buf = append(u.buf, p[:n]...)
-		wrote, p = wrote+n, p[n:]
-	}
-	return wrote, nil
-}
-
-// Held is how many bytes of memory the part takes that is being gathered.
-func (u *upload) Held() int64 { return int64(cap(u.buf)) }
-
-// writable is the check that Write and Close begin with.
-func (u *upload) writable() error {
-	switch {
-	case u.done:
-		return fmt.Errorf("upload of %s: already closed or aborted", u.key)
-	case u.ctx.Err() != nil:
-		return fmt.Errorf("upload %s: %w", u.key, u.ctx.Err())
-	}
-	return nil
-}
-
-// grow makes room for n more bytes in the buffer.
-func (u *upload) grow(n int) {
-	if need := len(u.buf) + n; need > cap(u.buf) {
-		bigger := make([]byte, len(u.buf), min(partBytes, max(2*cap(u.buf), need, firstBytes)))
-		copy(bigger, u.buf)
-		u.buf = bigger
-	}
+// Whole puts the object.
+func (u *upload) Whole(data []byte) error {
+	_, err := u.store.client.Do(u.ctx, u.store.write("upload", u.key, data))
+	return err
 }
 
 // begin starts a session.
@@ -96,15 +59,19 @@ func (u *upload) begin() error {
 	return nil
 }
 
-// ship sends the buffer, as the end of the object or not, and empties it. What became of a part whose answer
+// Part sends the bytes, as the end of the object or not, and gives them back. What became of a part whose answer
 // was lost, the session tells; so it is sent from where it broke off, and an object is never made twice.
-func (u *upload) ship(end bool) error {
+func (u *upload) Part(data []byte, end bool) ([]byte, error) {
 	if u.session == "" {
 		if err := u.begin(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	pending := u.buf
+	return data, u.send(data, end)
+}
+
+// send sends what the session does not hold of the pending bytes until it holds all of them.
+func (u *upload) send(pending []byte, end bool) error {
 	for attempt := 1; ; attempt++ {
 		a, err := u.put(pending, end)
 		if err != nil && (!store.Retryable(err) || u.ctx.Err() != nil) {
@@ -117,7 +84,6 @@ func (u *upload) ship(end bool) error {
 			}
 		}
 		if a.Status != resume {
-			u.buf = u.buf[:0]
 			return nil
 		}
 		held, heldErr := heldBytes(a)
@@ -132,7 +98,6 @@ func (u *upload) ship(end bool) error {
 		u.held = held
 		switch {
 		case len(pending) == 0 && !end:
-			u.buf = u.buf[:0]
 			return nil
 		case attempt >= u.store.client.Attempts():
 			return u.stuck(err)
@@ -185,33 +150,8 @@ func heldBytes(a *rest.Answer) (int64, error) {
 	return last + 1, nil
 }
 
-func (u *upload) Close() error {
-	if u.done {
-		return u.writable()
-	}
-	err := u.writable()
-	switch {
-	case err != nil:
-		return errors.Join(err, u.Abort())
-	case u.session == "" && len(u.buf) < partBytes:
-		u.done = true
-		_, err = u.store.client.Do(u.ctx, u.store.write("upload", u.key, u.buf))
-		u.buf = nil
-		return err
-	}
-	err = u.ship(true)
-	if err != nil && !errors.Is(err, store.ErrAmbiguous) {
-		return errors.Join(err, u.Abort())
-	}
-	u.done, u.buf = true, nil
-	return err
-}
-
-func (u *upload) Abort() error {
-	if u.done {
-		return nil
-	}
-	u.done, u.buf = true, nil
+// Drop ends the session.
+func (u *upload) Drop() error {
 	if u.session == "" {
 		return nil
 	}

@@ -33,34 +33,14 @@ func (s *Store) readError(ctx context.Context, verb, key string, err error) erro
 	}
 }
 
-// writeError does the same for a call that writes. What is no clear refusal is ambiguous once it was sent.
-func (s *Store) writeError(ctx context.Context, verb, key string, err error, sent *atomic.Bool) error {
-	if ctx.Err() != nil && !sent.Load() {
-		return fmt.Errorf("%s %s: %w", verb, key, ctx.Err())
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s %s: %w: %w", verb, key, store.ErrAmbiguous, ctx.Err())
-	}
-	if is := s.refusal(err); is != nil {
-		return fmt.Errorf("%s %s: %w", verb, key, is)
-	}
-	if sent.Load() && status(err) != http.StatusTooManyRequests {
-		return fmt.Errorf("%s %s: %w: %w", verb, key, store.ErrAmbiguous, err)
-	}
-	return fmt.Errorf("%s %s: %w: %w", verb, key, store.ErrUnavailable, err)
-}
-
 // refusal returns what the server, or the way to it, has clearly refused and would refuse again; nil when it
 // may be otherwise the next time, or when the answer is not known.
 func (s *Store) refusal(err error) error {
 	var creds *credentialsError
 	var cert *tls.CertificateVerificationError
 	switch {
-	case errors.As(err, &creds) && creds.hadSome:
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	case errors.As(err, &creds):
-		return fmt.Errorf("%w: no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "+
-			"or AWS_PROFILE: %w", store.ErrPermission, err)
+		return noCredentials(err)
 	case errors.As(err, &cert):
 		return fmt.Errorf("the server's certificate is not trusted; "+
 			"name its authority in AWS_CA_BUNDLE: %w", err)
@@ -138,6 +118,16 @@ func (k *knownCredentials) Retrieve(ctx context.Context) (aws.Credentials, error
 	}
 	k.hadSome.Store(true)
 	return found, nil
+}
+
+// noCredentials is what a credentialsError means.
+func noCredentials(err error) error {
+	var creds *credentialsError
+	if errors.As(err, &creds) && creds.hadSome {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%w: no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE: %w",
+		store.ErrPermission, err)
 }
 
 type credentialsError struct {

@@ -12,24 +12,25 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/freshet-io/freshet/store"
+	"github.com/freshet-io/freshet/store/internal/rest"
 )
 
 // Put writes the object and replaces one that is there. See store.Store.
 func (s *Store) Put(ctx context.Context, key string, data []byte) error {
-	if err := admit(ctx, "put", key); err != nil {
+	if err := rest.Admit(ctx, "put", key); err != nil {
 		return err
 	}
 	return s.put(ctx, "put", key, data)
 }
 
 func (s *Store) put(ctx context.Context, verb, key string, data []byte) error {
-	traced, sent := trace(ctx)
-	_, err := s.client.PutObject(traced, &api.PutObjectInput{
+	w := s.newWriting(ctx)
+	_, err := s.client.PutObject(w.ctx, &api.PutObjectInput{
 		Bucket: &s.bucket, Key: s.key(key), Body: bytes.NewReader(data),
 		ContentLength: aws.Int64(int64(len(data))),
-	})
+	}, w.watch)
 	if err != nil {
-		return s.writeError(ctx, verb, key, err, sent)
+		return w.failed(verb, key, err)
 	}
 	return nil
 }
@@ -37,7 +38,7 @@ func (s *Store) put(ctx context.Context, verb, key string, data []byte) error {
 // PutIfAbsent writes the object if the key is free. See store.Store. Before the first one, the store is
 // probed; a server that does not keep conditions is an error, see Probe.
 func (s *Store) PutIfAbsent(ctx context.Context, key string, data []byte) error {
-	if err := admit(ctx, "put", key); err != nil {
+	if err := rest.Admit(ctx, "put", key); err != nil {
 		return err
 	}
 	if err := s.probe.once(ctx, s.Probe); err != nil {
@@ -51,7 +52,7 @@ func (s *Store) putIfAbsent(ctx context.Context, key string, data []byte) error 
 	var err error
 	for attempt := range s.attempts {
 		if attempt > 0 {
-			if err := pause(ctx, attempt); err != nil {
+			if err := rest.Pause(ctx, attempt); err != nil {
 				return fmt.Errorf("put %s: %w", key, err)
 			}
 		}
@@ -67,8 +68,8 @@ func (s *Store) putIfAbsent(ctx context.Context, key string, data []byte) error 
 // tryIfAbsent is one conditional put. again says that nothing was stored and that a later attempt may
 // succeed.
 func (s *Store) tryIfAbsent(ctx context.Context, key string, data []byte) (again bool, err error) {
-	traced, sent := trace(ctx)
-	_, err = s.client.PutObject(traced, &api.PutObjectInput{
+	w := s.newWriting(ctx)
+	_, err = s.client.PutObject(w.ctx, &api.PutObjectInput{
 		Bucket: &s.bucket, Key: s.key(key), Body: bytes.NewReader(data),
 		ContentLength: aws.Int64(int64(len(data))),
 		IfNoneMatch:   aws.String("*"),
@@ -84,8 +85,21 @@ func (s *Store) tryIfAbsent(ctx context.Context, key string, data []byte) (again
 	case status(err) == http.StatusNotImplemented:
 		return false, fmt.Errorf("put %s: %w: %w", key, s.noConditions(), err)
 	}
-	err = s.writeError(ctx, "put", key, err, sent)
+	err = w.failed("put", key, err)
 	return errors.Is(err, store.ErrUnavailable), err
+}
+
+// Delete removes the object. See store.Store.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := rest.Admit(ctx, "delete", key); err != nil {
+		return err
+	}
+	w := s.newWriting(ctx)
+	_, err := s.client.DeleteObject(w.ctx, &api.DeleteObjectInput{Bucket: &s.bucket, Key: s.key(key)}, w.watch)
+	if err == nil || status(err) == http.StatusNotFound && code(err) != noSuchBucket {
+		return nil
+	}
+	return w.failed("delete", key, err)
 }
 
 // Probe finds out whether the server keeps the condition of a conditional put, by putting an object of a

@@ -1,18 +1,14 @@
 package s3_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
-	"github.com/johannesboyne/gofakes3"
-	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/freshet-io/freshet/store"
 	"github.com/freshet-io/freshet/store/s3"
@@ -23,11 +19,11 @@ const bucket = "lake"
 
 func TestStore_FakeServer_ConformanceHolds(t *testing.T) {
 	server := fakeServer(t, nil)
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, server, uuid.NewString()) })
+	storetest.Run(t, func(t *testing.T) store.Store { return open(t, server, uuid.NewString()) }, nil)
 }
 
 func TestStore_RealServer_ConformanceHolds(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return openReal(t) })
+	storetest.Run(t, func(t *testing.T) store.Store { return openReal(t) }, nil)
 }
 
 // openReal opens a new prefix on the server that the environment names, and empties it after the test.
@@ -42,18 +38,7 @@ func openReal(t *testing.T) *s3.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		for o, err := range s.List(ctx, "", "") {
-			if err == nil {
-				err = s.Delete(ctx, o.Key)
-			}
-			if err != nil {
-				t.Errorf("clean up: %v", err)
-			}
-		}
-	})
+	storetest.EmptyAfter(t, s)
 	return s
 }
 
@@ -157,14 +142,10 @@ func TestList_FolderMarkers_PassedOver(t *testing.T) {
 	}
 }
 
-// fakeServer is an S3 server in memory with the bucket, behind a handler of the test's own.
+// fakeServer is the fake behind a handler of the test's own.
 func fakeServer(t *testing.T, wrap func(http.Handler) http.Handler) *httptest.Server {
 	t.Helper()
-	backend := s3mem.New()
-	if err := backend.CreateBucket(bucket); err != nil {
-		t.Fatal(err)
-	}
-	handler := gofakes3.New(backend).Server()
+	handler := fake(t)
 	if wrap != nil {
 		handler = wrap(handler)
 	}
@@ -175,14 +156,13 @@ func fakeServer(t *testing.T, wrap func(http.Handler) http.Handler) *httptest.Se
 
 func open(t *testing.T, server *httptest.Server, prefix string) *s3.Store {
 	t.Helper()
-	return openURL(t, server.URL, prefix)
+	return openWith(t, prefix, &s3.Options{Endpoint: server.URL})
 }
 
-func openURL(t *testing.T, url, prefix string) *s3.Store {
+func openWith(t *testing.T, prefix string, opts *s3.Options) *s3.Store {
 	t.Helper()
-	s, err := s3.Open(t.Context(), bucket, prefix, &s3.Options{
-		Endpoint: url, Region: "us-east-1", AccessKeyID: "id", SecretAccessKey: "secret",
-	})
+	opts.Region, opts.AccessKeyID, opts.SecretAccessKey = "us-east-1", "id", "secret"
+	s, err := s3.Open(t.Context(), bucket, prefix, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/freshet-io/freshet/store"
+	"github.com/freshet-io/freshet/store/internal/rest"
 )
 
 const (
 	partBytes    = 5 << 20          // S3 takes no smaller ones, but for the last
 	maxParts     = 10_000           // S3 takes no more
 	partsAtOnce  = 4                // of all uploads of a store
-	firstBytes   = 64 << 10         // of a part's buffer, so that small objects take little memory
 	cleanTimeout = 30 * time.Second // for what is done after the caller has given up
 )
 
@@ -33,21 +33,20 @@ const uploadTag = "freshet-upload"
 // larger one is sent in parts of 5 MiB while it is written. All uploads of the store together have four parts on their
 // way at once, beside the one that each is gathering.
 func (s *Store) Create(ctx context.Context, key string) (store.Upload, error) {
-	if err := admit(ctx, "create", key); err != nil {
+	if err := rest.Admit(ctx, "create", key); err != nil {
 		return nil, err
 	}
-	return &upload{ctx: ctx, store: s, key: key}, nil
+	return rest.NewUpload(ctx, key, partBytes, &upload{ctx: ctx, store: s, key: key}), nil
 }
 
-// upload hands each full buffer over to a goroutine that sends it, once the store has a free slot for that.
+// upload is the rest.Sender of one object. It hands each part over to a goroutine that sends it, once the store has
+// a free slot for that.
 type upload struct {
 	ctx   context.Context
 	store *Store
 	key   string
-	buf   []byte // the part that is being gathered
-	done  bool
 
-	// Only once there is more than one part:
+	// Only once there is a part:
 	id      *string
 	tag     string
 	senders *errgroup.Group
@@ -58,56 +57,30 @@ type upload struct {
 	parts []types.CompletedPart // by number, which is the index + 1; only senders set an item
 }
 
-func (u *upload) Write(p []byte) (wrote int, err error) {
-	if err := u.writable(); err != nil {
-		return 0, err
-	}
-	for len(p) > 0 {
-		if len(u.buf) == partBytes {
-			if err := u.ship(); err != nil {
-				return wrote, err
-			}
-		}
-		n := min(len(p), partBytes-len(u.buf))
-		u.grow(n)
-		u.buf = append(u.buf, p[:n]...)
-		wrote, p = wrote+n, p[n:]
-	}
-	return wrote, nil
-}
+// Whole puts the object.
+func (u *upload) Whole(data []byte) error { return u.store.put(u.ctx, "upload", u.key, data) }
 
-// Held is how many bytes of memory the part takes that is being gathered.
-func (u *upload) Held() int64 { return int64(cap(u.buf)) }
-
-// writable is the check that Write and Close begin with.
-func (u *upload) writable() error {
-	switch {
-	case u.done:
-		return fmt.Errorf("upload of %s: already closed or aborted", u.key)
-	case u.ctx.Err() != nil:
-		return fmt.Errorf("upload %s: %w", u.key, u.ctx.Err())
-	case u.id != nil && u.sending.Err() != nil:
-		return u.senders.Wait()
-	}
-	return nil
-}
-
-// grow makes room for n more bytes in the buffer.
-func (u *upload) grow(n int) {
-	if need := len(u.buf) + n; need > cap(u.buf) {
-		bigger := make([]byte, len(u.buf), min(partBytes, max(2*cap(u.buf), need, firstBytes)))
-		copy(bigger, u.buf)
-		u.buf = bigger
-	}
-}
-
-// ship hands the buffer over to be sent as the next part and begins another. It waits for a slot of the store.
-func (u *upload) ship() error {
+// Part hands the bytes over and keeps them; with the last one it waits for all and makes the object. A part that
+// failed is reported by a later one.
+func (u *upload) Part(data []byte, last bool) ([]byte, error) {
 	if u.id == nil {
 		if err := u.begin(); err != nil {
-			return err
+			return nil, err
 		}
 	}
+	err := u.ship(data)
+	if err != nil || !last {
+		return nil, err
+	}
+	if err := u.senders.Wait(); err != nil {
+		return nil, err
+	}
+	defer u.stop()
+	return nil, u.complete()
+}
+
+// ship lets the part be sent. It waits for a slot of the store.
+func (u *upload) ship(data []byte) error {
 	u.mu.Lock()
 	u.parts = append(u.parts, types.CompletedPart{})
 	number := len(u.parts)
@@ -124,8 +97,6 @@ func (u *upload) ship() error {
 		}
 		return fmt.Errorf("upload %s: %w", u.key, u.ctx.Err())
 	}
-	data := u.buf
-	u.buf = nil
 	u.senders.Go(func() error {
 		defer func() { <-u.store.slots }()
 		return u.send(number, data)
@@ -165,40 +136,14 @@ func (u *upload) send(number int, data []byte) error {
 	return nil
 }
 
-func (u *upload) Close() error {
-	if u.done {
-		return u.writable()
-	}
-	if err := u.writable(); err != nil {
-		return errors.Join(err, u.Abort())
-	}
-	if u.id == nil {
-		u.done = true
-		return u.store.put(u.ctx, "upload", u.key, u.buf)
-	}
-	err := u.ship()
-	if err == nil {
-		err = u.senders.Wait()
-	}
-	if err != nil {
-		return errors.Join(err, u.Abort())
-	}
-	err = u.complete()
-	if err != nil && !errors.Is(err, store.ErrAmbiguous) {
-		return errors.Join(err, u.Abort())
-	}
-	u.end()
-	return err
-}
-
 // complete makes the object of the parts. The SDK may repeat a request whose answer was lost; then the server
 // says that there is no such upload, although it has made the object. The tag tells whether it has.
 func (u *upload) complete() error {
-	traced, sent := trace(u.ctx)
-	_, err := u.store.client.CompleteMultipartUpload(traced, &api.CompleteMultipartUploadInput{
+	w := u.store.newWriting(u.ctx)
+	_, err := u.store.client.CompleteMultipartUpload(w.ctx, &api.CompleteMultipartUploadInput{
 		Bucket: &u.store.bucket, Key: u.store.key(u.key), UploadId: u.id,
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: u.parts},
-	})
+	}, w.watch)
 	if err == nil {
 		return nil
 	}
@@ -206,7 +151,7 @@ func (u *upload) complete() error {
 	if gone {
 		err = fmt.Errorf("upload %s: %w: %v", u.key, store.ErrAmbiguous, err)
 	} else {
-		err = u.store.writeError(u.ctx, "upload", u.key, err, sent)
+		err = w.failed("upload", u.key, err)
 	}
 	if errors.Is(err, store.ErrAmbiguous) && u.landed() {
 		return nil
@@ -222,14 +167,13 @@ func (u *upload) landed() bool {
 	return err == nil && head.Metadata[uploadTag] == u.tag
 }
 
-func (u *upload) Abort() error {
-	if u.done {
-		return nil
-	}
-	u.end()
+// Drop stops the senders and lets S3 forget the parts.
+func (u *upload) Drop() error {
 	if u.id == nil {
 		return nil
 	}
+	u.stop()
+	_ = u.senders.Wait()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), cleanTimeout)
 	defer cancel()
 	_, err := u.store.client.AbortMultipartUpload(ctx, &api.AbortMultipartUploadInput{
@@ -239,13 +183,4 @@ func (u *upload) Abort() error {
 		return u.store.readError(ctx, "abort", u.key, err)
 	}
 	return nil
-}
-
-// end stops the senders and lets the buffers go.
-func (u *upload) end() {
-	u.done, u.buf = true, nil
-	if u.id != nil {
-		u.stop()
-		_ = u.senders.Wait()
-	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestFaulty_NoRule_ConformanceHolds(t *testing.T) {
-	storetest.Run(t, func(*testing.T) store.Store { return storetest.NewFaulty(store.NewMem(), nil) })
+	storetest.Run(t, func(*testing.T) store.Store { return storetest.NewFaulty(store.NewMem(), nil) }, nil)
 }
 
 // calls makes each call once on a store that holds "old" and gives their errors in this order.

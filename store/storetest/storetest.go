@@ -1,6 +1,7 @@
 // Package storetest is what every store.Store must pass, and a store that fails on demand.
 //
 //   - Run checks each promise of store.Store on a store of the caller's.
+//   - RunFaults checks that a store over HTTP keeps them when requests and answers are lost, refused or late.
 //   - Faulty wraps a store and injects faults by a rule: errors before and after a write landed, waits, torn
 //     reads, listings that lag, and the death of the process at any call.
 //
@@ -10,7 +11,7 @@
 // Non-goals: speed, and what a store does when the machine under it loses power.
 //
 //	func TestMem(t *testing.T) {
-//		storetest.Run(t, func(t *testing.T) store.Store { return store.NewMem() })
+//		storetest.Run(t, func(t *testing.T) store.Store { return store.NewMem() }, nil)
 //	}
 package storetest
 
@@ -28,10 +29,23 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
+// Options say what is special about a store; nil means nothing.
+type Options struct {
+	// Refuses reports whether the store cannot hold the key, although store.CheckKey allows it: what writes must then
+	// say so, by an error that is none of the sentinels, and what reads must fail. Default: it holds all keys.
+	Refuses func(key string) bool
+}
+
 // Run checks that the store keeps every promise of store.Store, in one subtest a promise. open returns an
 // empty store for each; stores that it returns in one run may share a bucket, but not a root. Run writes
 // about 50 MB.
-func Run(t *testing.T, open func(t *testing.T) store.Store) {
+func Run(t *testing.T, open func(t *testing.T) store.Store, opts *Options) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	if opts.Refuses == nil {
+		opts.Refuses = func(string) bool { return false }
+	}
 	for _, c := range []struct {
 		name string
 		test func(t *testing.T, s store.Store)
@@ -40,7 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Put_TakenKey_Replaces", putReplaces},
 		{"Put_CallerReusesBuffer_ObjectStands", putOwnsBytes},
 		{"Put_Empty_IsObject", putEmpty},
-		{"Key_Strange_RoundTrips", strangeKeys},
+		{"Key_Strange_RoundTripsOrRefused", opts.strangeKeys},
 		{"Key_Bad_Refused", badKeys},
 		{"Missing_EveryRead_ErrNotFound", missing},
 		{"ReadRange_Spans_ReturnsPart", ranges},
@@ -68,6 +82,22 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
 	}
+}
+
+// EmptyAfter deletes all objects of the store when the test ends, for stores on real servers.
+func EmptyAfter(t *testing.T, s store.Store) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for o, err := range s.List(ctx, "", "") {
+			if err == nil {
+				err = s.Delete(ctx, o.Key)
+			}
+			if err != nil {
+				t.Errorf("clean up: %v", err)
+			}
+		}
+	})
 }
 
 func getAfterPut(t *testing.T, s store.Store) {
@@ -121,21 +151,41 @@ var strange = []string{
 	"a..b/c.", "-dash/--", "|pipe/^`",
 }
 
-func strangeKeys(t *testing.T, s store.Store) {
+func (o *Options) strangeKeys(t *testing.T, s store.Store) {
+	var held []string
 	for _, key := range strange {
+		if o.Refuses(key) {
+			wantUnwritable(t, s, key)
+			continue
+		}
+		held = append(held, key)
 		put(t, s, key, "of "+key)
 	}
-	for _, key := range strange {
+	for _, key := range held {
 		wantObject(t, s, key, "of "+key)
 		wantKeys(t, s, key, "", key)
 	}
-	wantKeys(t, s, "", "", slices.Sorted(slices.Values(strange))...)
-	for _, key := range strange {
+	wantKeys(t, s, "", "", slices.Sorted(slices.Values(held))...)
+	for _, key := range held {
 		if err := s.Delete(t.Context(), key); err != nil {
 			t.Errorf("Delete %q: %v", key, err)
 		}
 	}
 	wantKeys(t, s, "", "")
+}
+
+func wantUnwritable(t *testing.T, s store.Store, key string) {
+	t.Helper()
+	_, createErr := s.Create(t.Context(), key)
+	for call, err := range map[string]error{"Create": createErr, "Put": s.Put(t.Context(), key, nil),
+		"PutIfAbsent": s.PutIfAbsent(t.Context(), key, nil)} {
+		if err == nil || errors.Is(err, store.ErrNotFound) || store.Retryable(err) {
+			t.Errorf("%s(%q): got %v, want an error about the key", call, key, err)
+		}
+	}
+	if data, err := s.Get(t.Context(), key); err == nil {
+		t.Errorf("Get(%q): got %q, want an error", key, data)
+	}
 }
 
 func badKeys(t *testing.T, s store.Store) {
@@ -144,23 +194,29 @@ func badKeys(t *testing.T, s store.Store) {
 		strings.Repeat("long/", 300) + "k",
 	}
 	for _, key := range bad {
-		ctx := t.Context()
-		_, getErr := s.Get(ctx, key)
-		_, readErr := s.ReadRange(ctx, key, 0, 1)
-		_, statErr := s.Stat(ctx, key)
-		_, createErr := s.Create(ctx, key)
-		for call, err := range map[string]error{
-			"Get": getErr, "ReadRange": readErr, "Stat": statErr, "Create": createErr,
-			"Put": s.Put(ctx, key, nil), "PutIfAbsent": s.PutIfAbsent(ctx, key, nil),
-			"Delete": s.Delete(ctx, key),
-		} {
-			if err == nil || errors.Is(err, store.ErrNotFound) {
-				t.Errorf("%s(%q): got %v, want an error about the key", call, key, err)
-			}
-		}
+		wantRefused(t, s, key)
 	}
 	for _, prefix := range []string{"../", "/", "a/../", "./", "..", "a//"} {
 		wantKeys(t, s, prefix, "")
+	}
+}
+
+// wantRefused wants every call on the key to fail because of the key.
+func wantRefused(t *testing.T, s store.Store, key string) {
+	t.Helper()
+	ctx := t.Context()
+	_, getErr := s.Get(ctx, key)
+	_, readErr := s.ReadRange(ctx, key, 0, 1)
+	_, statErr := s.Stat(ctx, key)
+	_, createErr := s.Create(ctx, key)
+	for call, err := range map[string]error{
+		"Get": getErr, "ReadRange": readErr, "Stat": statErr, "Create": createErr,
+		"Put": s.Put(ctx, key, nil), "PutIfAbsent": s.PutIfAbsent(ctx, key, nil),
+		"Delete": s.Delete(ctx, key),
+	} {
+		if err == nil || errors.Is(err, store.ErrNotFound) || store.Retryable(err) {
+			t.Errorf("%s(%q): got %v, want an error about the key", call, key, err)
+		}
 	}
 }
 
