@@ -46,6 +46,7 @@ var onlyIn = map[string][]string{
 	"github.com/twmb/franz-go":               {"kafka", "internal/demo"},
 	"github.com/aws/":                        {"store/s3"},
 	"golang.org/x/oauth2":                    {"store/gcs"},
+	"github.com/Azure/":                      {"store/azure"},
 	"github.com/spf13/cobra":                 {"cmd/freshet"},
 	"github.com/goccy/go-yaml":               {"spec", "cmd/freshet"},
 	"github.com/prometheus/":                 {"internal/metrics", "cmd/freshet"},

@@ -59,7 +59,7 @@ func (t *Table) within(name string) (key string, inside bool) {
 }
 
 // absolute brings the spellings of a URL together: a bare path is in the file system or bucket of base, "file:/x" is
-// "file:///x", s3a and s3n are s3, and what climbs up by ".." is where it gets to.
+// "file:///x", s3a and s3n are s3, abfs is abfss, and what climbs up by ".." is where it gets to.
 func absolute(base, name string) string {
 	scheme, rest, ok := strings.Cut(name, "://")
 	switch {
@@ -70,8 +70,11 @@ func absolute(base, name string) string {
 		host, _, _ := strings.Cut(rest, "/")
 		rest = host + name
 	}
-	if scheme == "s3a" || scheme == "s3n" {
+	switch scheme {
+	case "s3a", "s3n":
 		scheme = "s3"
+	case "abfs":
+		scheme = "abfss"
 	}
 	host, file, _ := strings.Cut(rest, "/")
 	return scheme + "://" + host + path.Clean("/"+file)

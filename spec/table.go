@@ -10,6 +10,7 @@ import (
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/store"
+	"github.com/freshet-io/freshet/store/azure"
 	"github.com/freshet-io/freshet/store/gcs"
 	"github.com/freshet-io/freshet/store/s3"
 )
@@ -75,13 +76,23 @@ func (p *Project) url(s string) (string, error) {
 			return "", badURL(s, "a bucket: gs://bucket/folder")
 		}
 		return "gs://" + bucket + "/" + strings.Trim(key, "/"), nil
-	case "az", "abfs", "abfss", "wasbs", "r2", "hdfs":
+	case "az", "abfs", "abfss":
+		container, key, _ := strings.Cut(rest, "/")
+		name, host, _ := strings.Cut(container, "@")
+		if scheme == "abfs" {
+			scheme = "abfss"
+		}
+		if name == "" || scheme == "az" && host != "" || scheme == "abfss" && !strings.Contains(host, ".") {
+			return "", badURL(s, "az://container/folder or abfss://container@account.dfs.core.windows.net/folder")
+		}
+		return scheme + "://" + container + "/" + strings.Trim(key, "/"), nil
+	case "wasbs", "r2", "hdfs":
 		return "", &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput,
 			Msg: fmt.Sprintf("%s: this version does not have stores of the kind %s://", s, scheme),
-			Fix: "it has folders, s3:// for Amazon S3 and every server that speaks its protocol, and gs:// for " +
-				"Google Cloud Storage"}
+			Fix: "it has folders, s3:// for Amazon S3 and every server that speaks its protocol, gs:// for " +
+				"Google Cloud Storage, and az:// and abfss:// for Azure Blob Storage"}
 	}
-	return "", badURL(s, "a path, file://, s3:// or gs://")
+	return "", badURL(s, "a path, file://, s3://, gs://, az:// or abfss://")
 }
 
 func badURL(s, wanted string) error {
@@ -123,8 +134,23 @@ func OpenStore(ctx context.Context, rawURL string) (store.Store, error) {
 				Fix: "write gs://bucket/folder, and a URL of an emulator alone into STORAGE_EMULATOR_HOST"}
 		}
 		return st, nil
+	case "az", "abfss":
+		return openAzure(rawURL, rest)
 	}
-	return nil, badURL(rawURL, "file://, s3:// or gs://")
+	return nil, badURL(rawURL, "file://, s3://, gs://, az:// or abfss://")
+}
+
+// openAzure opens container/path, and container@account.dfs.core.windows.net/path.
+func openAzure(rawURL, rest string) (store.Store, error) {
+	container, prefix, _ := strings.Cut(rest, "/")
+	container, host, _ := strings.Cut(container, "@")
+	st, err := azure.Open(container, prefix, &azure.Options{Account: host})
+	if err != nil {
+		return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: rawURL,
+			Msg: "the container cannot be used", Err: err,
+			Fix: "set AZURE_STORAGE_ACCOUNT, or write abfss://container@account.dfs.core.windows.net/folder"}
+	}
+	return st, nil
 }
 
 func openDisk(path string) (store.Store, error) {

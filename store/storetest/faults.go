@@ -60,9 +60,8 @@ func putIfAbsentLost(t *testing.T, service *Service) {
 		}},
 	}
 	for _, reply := range append([]Reply{{http.StatusServiceUnavailable, "SlowDown"}}, service.Lost...) {
-		cases = append(cases, lost{reply.Code, false, func(w http.ResponseWriter, r *http.Request, _ int, _ http.Handler) {
-			service.refuse(w, r, reply)
-		}})
+		refuse := func(w http.ResponseWriter, r *http.Request, _ int, _ http.Handler) { service.refuse(w, r, reply) }
+		cases = append(cases, lost{reply.Code, false, refuse})
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -171,7 +170,7 @@ func putIfAbsentRefused(t *testing.T, service *Service) {
 				store.ErrUnavailable, store.ErrPermission, store.ErrExists, store.ErrFull, store.ErrNotFound,
 				store.ErrAmbiguous,
 			} {
-				if errors.Is(err, is) != (is == c.Is) {
+				if errors.Is(err, is) != errors.Is(c.Is, is) {
 					t.Errorf("got %v, want the sentinel %v alone", err, c.Is)
 				}
 			}
