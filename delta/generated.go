@@ -18,6 +18,12 @@ type generatedColumn struct {
 	same   *expr.Bound // of what was given and what was computed
 }
 
+// Generated tells whether the table computes the column from others of its row. Spec: "Generated Columns".
+func (f *Field) Generated() bool {
+	_, ok := f.metaText(metaGeneration)
+	return ok
+}
+
 // generatedColumns are those of the table, in the order of its columns.
 func generatedColumns(p *Protocol, schema *Schema) (all []*generatedColumn, err error) {
 	if !p.Supports("generatedColumns") {

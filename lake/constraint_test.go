@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
@@ -25,6 +26,50 @@ func ruled(t *testing.T, w *world) {
 				`{"delta.identity.start":1,"delta.identity.step":1,"delta.identity.allowExplicitInsert":false}`)}}},
 		Properties: map[string]string{"delta.constraints.few": "seq % 4 <> 3"}})
 	must(t, err)
+}
+
+// A record without the field of a generated column comes with null, since its decoder knows the table's columns.
+func TestWrite_GeneratedColumnNullOrRight_IsComputedAndElseRejected(t *testing.T) {
+	w := newWorld()
+	_, err := delta.Create(t.Context(), w.store("t"), &delta.CreateOptions{
+		Schema: &delta.Schema{Fields: []delta.Field{
+			{Name: "lane", Type: delta.String, Nullable: true}, {Name: "seq", Type: delta.Long, Nullable: true},
+			{Name: "twice", Type: delta.Long, Nullable: true,
+				Metadata: json.RawMessage(`{"delta.generationExpression":"seq * 2"}`)}}}})
+	must(t, err)
+	a := w.running(t, nil)
+	_, err = a.Start(t.Context(), "t", freshet.Progress{lane0: -1})
+	must(t, err)
+	fields := append(freshettest.Schema().Fields(),
+		arrow.Field{Name: "Twice", Type: arrow.PrimitiveTypes.Int64, Nullable: true})
+	rows := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields, nil))
+	defer rows.Release()
+	b := &freshet.Batch{Table: "t", Lane: lane0, After: -1, Last: 3}
+	for seq, twice := range []any{nil, int64(2), nil, int64(7)} {
+		rows.Field(0).(*array.StringBuilder).Append(lane0.String())
+		rows.Field(1).(*array.Int64Builder).Append(int64(seq))
+		if n, ok := twice.(int64); ok {
+			rows.Field(2).(*array.Int64Builder).Append(n)
+		} else {
+			rows.Field(2).AppendNull()
+		}
+		b.Seqs, b.Records = append(b.Seqs, int64(seq)), append(b.Records, record(int64(seq)))
+	}
+	b.Rows = rows.NewRecordBatch()
+	_, err = a.Write(t.Context(), b)
+	must(t, err)
+	commit(t, a)
+	freshettest.CheckOnce(t, "rejects", w.rejects(t, "t"), map[string][]int64{lane0.String(): {3}})
+	for rec, err := range w.snapshot(t, "t").Scan(t.Context(), &delta.ScanOptions{Columns: []string{"seq", "twice"}}) {
+		must(t, err)
+		for i := range int(rec.NumRows()) {
+			seq, twice := rec.Column(0).(*array.Int64).Value(i), rec.Column(1).(*array.Int64)
+			if twice.IsNull(i) || twice.Value(i) != 2*seq {
+				t.Errorf("seq %d: got %s, want %d", seq, twice.ValueStr(i), 2*seq)
+			}
+		}
+		rec.Release()
+	}
 }
 
 func TestWrite_RowBreaksConstraint_RowIsReject(t *testing.T) {

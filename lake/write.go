@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
@@ -26,11 +29,12 @@ type writing struct {
 
 	misfits int
 
-	writer  *delta.Writer
-	full    []*delta.Writer // with narrower schemas, before the batches' columns grew
-	lanes   map[freshet.Lane]*stretch
-	rejects *rejectWriter // nil: none
-	rows    int64
+	writer    *delta.Writer
+	generated []string        // the names of its generated columns
+	full      []*delta.Writer // with narrower schemas, before the batches' columns grew
+	lanes     map[freshet.Lane]*stretch
+	rejects   *rejectWriter // nil: none
+	rows      int64
 }
 
 // stretch is the part of a lane that is written and not sealed.
@@ -77,9 +81,36 @@ func (t *table) writeRows(ctx context.Context, b *freshet.Batch) error {
 		if len(t.full) == 0 {
 			t.from = t.meta.HighWater()
 		}
-		t.writer = w
+		schema, err := t.meta.Schema()
+		if err != nil {
+			return explain(t.name, err)
+		}
+		t.writer, t.generated = w, nil
+		for i := range schema.Fields {
+			if schema.Fields[i].Generated() {
+				t.generated = append(t.generated, schema.Fields[i].Name)
+			}
+		}
 	}
 	return t.writeSpan(ctx, b, 0, b.NumRows())
+}
+
+// given leaves out generated columns that are null in all rows: a record that does not have such a field comes with null,
+// and the table computes what it must be. It retains what it returns.
+func (t *table) given(rows arrow.RecordBatch) arrow.RecordBatch {
+	var fields []arrow.Field
+	var columns []arrow.Array
+	if len(t.generated) == 0 {
+		rows.Retain()
+		return rows
+	}
+	for i, f := range rows.Schema().Fields() {
+		same := func(name string) bool { return strings.EqualFold(name, f.Name) }
+		if c := rows.Column(i); c.NullN() < c.Len() || !slices.ContainsFunc(t.generated, same) {
+			fields, columns = append(fields, f), append(columns, c)
+		}
+	}
+	return array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, rows.NumRows())
 }
 
 // writeSpan writes the rows [from, to) of the batch. A row that has null where the table allows none, or that breaks
@@ -90,6 +121,8 @@ func (t *table) writeSpan(ctx context.Context, b *freshet.Batch, from, to int) e
 		rows = b.Rows.NewSlice(int64(from), int64(to))
 		defer rows.Release()
 	}
+	rows = t.given(rows)
+	defer rows.Release()
 	err := t.writer.Write(ctx, rows)
 	var null *delta.NullError
 	var broken *delta.ConstraintError
