@@ -25,6 +25,8 @@ const (
 	footerBytes = 128 << 10
 	// maxFooterBytes bounds the footer that is believed.
 	maxFooterBytes = 64 << 20
+	// viewBytes is fetched at least of a column that is streamed.
+	viewBytes = 1 << 20
 	// maxPageBytes bounds the pages that are believed.
 	maxPageBytes = 256 << 20
 )
@@ -150,6 +152,24 @@ func (f *remoteFile) hold(parts []span) error {
 	}
 	return nil
 }
+
+// view returns bytes of the file that are held, or fetches n of them, or more if more are likely to be wanted before end.
+func (f *remoteFile) view(at int64, n int, end int64) ([]byte, error) {
+	for _, s := range f.held {
+		if s.from <= at && at+int64(n) <= s.to {
+			return s.data[at-s.from:], nil
+		}
+	}
+	want := min(max(int64(n), viewBytes), end-at)
+	data, err := f.st.ReadRange(f.ctx, f.key, at, want)
+	if errors.Is(err, io.EOF) || err == nil && int64(len(data)) < int64(n) {
+		return nil, corrupt("%s ends before byte %d, although it was listed with %d bytes", f.key, at+int64(n), f.size)
+	}
+	return data, err
+}
+
+// maxPage is the largest page that is believed to be in the file: pages that compress well, but no bombs.
+func (f *remoteFile) maxPage() int { return int(min(maxPageBytes, 32<<20+8*f.size)) }
 
 // parquetFile is an open Parquet file whose bytes are not trusted.
 type parquetFile struct {

@@ -10,8 +10,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-	arrowparquet "github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 )
 
@@ -147,8 +145,9 @@ func (r *fileReader) readGroup(ctx context.Context, key string, group int, emit 
 		return nil
 	}
 	err := guardScan(key, func() (err error) {
-		step = r.step(group)
-		columns, err = r.openColumns(ctx, group)
+		if columns, err = r.openColumns(ctx, group); err == nil {
+			step = r.step(group, columns)
+		}
 		return err
 	})
 	if err != nil {
@@ -200,12 +199,21 @@ func guardScan(key string, decode func() error) error {
 	return cmp.Or(unsupported, err)
 }
 
-// step is how many rows of the group make a batch.
-func (r *fileReader) step(group int) int64 {
+// step is how many rows of the group make a batch: BatchRows, less where rows are wide, or may be.
+func (r *fileReader) step(group int, columns []columnSource) int64 {
 	m := r.file.MetaData().RowGroup(group)
 	step := int64(r.plan.opts.BatchRows)
 	if rows := m.NumRows(); rows > 0 && m.TotalByteSize()/rows > scanBatchBytes/step {
 		step = max(scanBatchBytes/(m.TotalByteSize()/rows), 1)
+	}
+	longest := int64(0)
+	for _, c := range columns {
+		if f, ok := c.(*flatColumn); ok {
+			longest += int64(f.longest())
+		}
+	}
+	if longest*step > 4*scanBatchBytes {
+		step = max(4*scanBatchBytes/longest, 1)
 	}
 	return step
 }
@@ -240,54 +248,15 @@ func (r *fileReader) openColumns(ctx context.Context, group int) ([]columnSource
 }
 
 func (r *fileReader) openColumn(ctx context.Context, c fileColumn, group int) (columnSource, error) {
-	if source, err := r.openLeaf(&r.pages.Manifest.Fields[c.field], group); source != nil || err != nil {
-		return source, err
-	}
-	if source, err := r.openStruct(ctx, c, group); source != nil || err != nil {
-		return source, err
+	f := &r.pages.Manifest.Fields[c.field]
+	if meta := r.file.MetaData().RowGroup(group); r.flat(f, c.leaves, meta) {
+		return r.openFlat(f, c.leaves, meta)
 	}
 	column, err := r.pages.GetFieldReader(ctx, c.field, c.leaves, []int{group})
 	if err != nil {
 		return nil, err
 	}
 	return arrowSource{column}, nil
-}
-
-// openLeaf opens a column that the Arrow library does not read, or not fast; nil for others.
-func (r *fileReader) openLeaf(f *pqarrow.SchemaField, group int) (columnSource, error) {
-	if !f.IsLeaf() || f.LevelInfo.RepLevel > 0 {
-		return nil, nil
-	}
-	if r.file.MetaData().Schema.Column(f.ColIndex).PhysicalType() == arrowparquet.Types.Int96 {
-		column, err := r.file.RowGroup(group).Column(f.ColIndex)
-		if err != nil {
-			return nil, err
-		}
-		return newInt96Source(column.(*file.Int96ColumnChunkReader)), nil
-	}
-	text, err := r.openText(f, group)
-	if text == nil || err != nil {
-		return nil, err
-	}
-	return text, nil
-}
-
-// openText opens a leaf of strings or binaries; nil for others.
-func (r *fileReader) openText(f *pqarrow.SchemaField, group int) (*textSource, error) {
-	leaf, rows := r.file.MetaData().Schema.Column(f.ColIndex), r.file.RowGroup(group)
-	id := f.Field.Type.ID()
-	if leaf.PhysicalType() != arrowparquet.Types.ByteArray || id != arrow.STRING && id != arrow.BINARY {
-		return nil, nil
-	}
-	chunk, err := rows.MetaData().ColumnChunk(f.ColIndex)
-	if err != nil || !textEncodings(chunk.Encodings()) {
-		return nil, err
-	}
-	pages, err := rows.GetColumnPageReader(f.ColIndex)
-	if err != nil {
-		return nil, err
-	}
-	return newTextSource(pages, leaf.MaxDefinitionLevel(), f.Field.Type), nil
 }
 
 // batch reads the next n rows.

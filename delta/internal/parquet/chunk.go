@@ -67,7 +67,7 @@ func (l *leaf) dictionaryPays() bool {
 		return true
 	}
 	raw := len(l.idx) * l.width
-	if l.physical == byteArray {
+	if l.physical == PhysicalBytes {
 		raw = 0
 		for _, i := range l.idx {
 			raw += 4 + len(l.texts.value(i))
@@ -78,7 +78,7 @@ func (l *leaf) dictionaryPays() bool {
 
 // dropDictionary turns the open page, the first of its chunk, into one without a dictionary.
 func (l *leaf) dropDictionary(learned *Shared) {
-	if l.physical == byteArray {
+	if l.physical == PhysicalBytes {
 		for _, i := range l.idx {
 			at := l.texts.start[i]
 			l.vals = append(l.vals, l.texts.data[at:][:4+len(l.texts.value(i))]...)
@@ -99,14 +99,14 @@ func (l *leaf) dropDictionary(learned *Shared) {
 func (l *leaf) indexWidth() int { return max(bitWidth(l.dictLen()-1), 1) }
 
 func (l *leaf) dictLen() int {
-	if l.physical == byteArray {
+	if l.physical == PhysicalBytes {
 		return len(l.texts.start)
 	}
 	return len(l.numbers.values)
 }
 
 func (l *leaf) dictBytes() int {
-	if l.physical == byteArray {
+	if l.physical == PhysicalBytes {
 		return len(l.texts.data)
 	}
 	return len(l.numbers.values) * l.width
@@ -158,7 +158,7 @@ func (l *leaf) flushPage(w *Writer) error {
 	body = appendLevels(body, defs, l.entries, l.maxDef)
 	encoding := encodingPlain
 	switch {
-	case l.physical == boolean:
+	case l.physical == PhysicalBoolean:
 		body = appendBits(body, l.bools)
 	case l.mode == plain || len(l.idx) == 0:
 		body = append(body, l.vals...)
@@ -186,7 +186,7 @@ func (l *leaf) flushPage(w *Writer) error {
 // level is the better one for doubles alone: decimal fractions repeat in their low bytes over distances that the fast
 // level does not see, which makes a third of their size. Other columns gain a tenth at most, at twice the time.
 func (l *leaf) level() level {
-	if l.physical == float64s && l.mode == plain {
+	if l.physical == PhysicalDouble && l.mode == plain {
 		return better
 	}
 	return fast
@@ -259,7 +259,7 @@ func (l *leaf) finish(w *Writer) (columnChunk, error) {
 
 func (l *leaf) appendDictionary(w *Writer) error {
 	body := l.texts.data
-	if l.physical != byteArray {
+	if l.physical != PhysicalBytes {
 		body = appendFixed(w.codec.raw[:0], l.numbers.values, l.width)
 		w.codec.raw = body
 	}

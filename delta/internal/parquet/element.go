@@ -64,7 +64,7 @@ func (n *node) element(t *thrift) {
 	t.element(func() {
 		if n.leaf != nil {
 			t.i32(1, int64(n.leaf.physical))
-			if n.leaf.physical == fixed {
+			if n.leaf.physical == PhysicalFixed {
 				t.i32(2, int64(n.leaf.width))
 			}
 		}

@@ -13,19 +13,6 @@ const (
 	maxBound = 1024
 )
 
-// physical is parquet.thrift's Type.
-type physical uint8
-
-const (
-	boolean   physical = 0
-	int32s    physical = 1
-	int64s    physical = 2
-	float32s  physical = 4
-	float64s  physical = 5
-	byteArray physical = 6
-	fixed     physical = 7
-)
-
 // Encodings and page types of parquet.thrift.
 const (
 	encodingPlain = 0
@@ -36,28 +23,28 @@ const (
 )
 
 // physicalOf returns the physical type of a leaf and the bytes of a value, 0 where they vary.
-func physicalOf(c *Column) (physical, int) {
+func physicalOf(c *Column) (Physical, int) {
 	switch c.Kind {
 	case Boolean:
-		return boolean, 0
+		return PhysicalBoolean, 0
 	case Int8, Int16, Int32, Date:
-		return int32s, 4
+		return PhysicalInt32, 4
 	case Int64, Timestamp, TimestampNTZ:
-		return int64s, 8
+		return PhysicalInt64, 8
 	case Float:
-		return float32s, 4
+		return PhysicalFloat, 4
 	case Double:
-		return float64s, 8
+		return PhysicalDouble, 8
 	case Decimal:
 		switch {
 		case c.Precision <= 9:
-			return int32s, 4
+			return PhysicalInt32, 4
 		case c.Precision <= 18:
-			return int64s, 8
+			return PhysicalInt64, 8
 		}
-		return fixed, decimalBytes(c.Precision)
+		return PhysicalFixed, decimalBytes(c.Precision)
 	}
-	return byteArray, 0
+	return PhysicalBytes, 0
 }
 
 // decimalBytes is the least number of bytes that hold every number of so many digits in two's complement.
@@ -228,9 +215,9 @@ func (l *leaf) bounds() (lo, hi []byte, ok bool) {
 		return nil, nil, false
 	}
 	switch {
-	case l.physical == int32s || l.physical == int64s:
+	case l.physical == PhysicalInt32 || l.physical == PhysicalInt64:
 		return appendFixed(nil, []int64{s.MinInt}, l.width), appendFixed(nil, []int64{s.MaxInt}, l.width), true
-	case l.physical == float32s || l.physical == float64s:
+	case l.physical == PhysicalFloat || l.physical == PhysicalDouble:
 		s.signZeros()
 		return l.floatBytes(s.MinFloat), l.floatBytes(s.MaxFloat), true
 	case l.wide:
@@ -244,7 +231,7 @@ func (l *leaf) bounds() (lo, hi []byte, ok bool) {
 }
 
 func (l *leaf) floatBytes(v float64) []byte {
-	if l.physical == float32s {
+	if l.physical == PhysicalFloat {
 		return binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(v)))
 	}
 	return binary.LittleEndian.AppendUint64(nil, math.Float64bits(v))

@@ -34,8 +34,8 @@ type leaf struct {
 	path           []string
 	maxDef, maxRep uint8
 	ordinal        int
-	physical       physical
-	width          int // bytes of a fixed-width value
+	physical       Physical
+	width          int // bytes of a PhysicalFixed-width value
 	wide           bool
 	file           *Stats // of the file; nil inside lists
 	chunk          Stats  // of the row group
@@ -108,7 +108,7 @@ func (l *leaf) add(w *Writer, arr arrow.Array, lv levels) error {
 // begin chooses the mode of a new chunk by what earlier ones taught.
 func (l *leaf) begin(learned *Shared) {
 	switch {
-	case l.physical == boolean || l.physical == fixed:
+	case l.physical == PhysicalBoolean || l.physical == PhysicalFixed:
 		l.mode = plain
 	case learned.skip[l.ordinal] > 0:
 		learned.skip[l.ordinal]--

@@ -13,10 +13,13 @@ const (
 	typeTrue   = 1
 	typeFalse  = 2
 	typeByte   = 3
+	typeI16    = 4
 	typeI32    = 5
 	typeI64    = 6
+	typeDouble = 7
 	typeBinary = 8
 	typeList   = 9
+	typeSet    = 10
 	typeStruct = 12
 )
 

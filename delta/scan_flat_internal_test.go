@@ -10,6 +10,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	arrowparquet "github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
@@ -17,8 +18,8 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
-// randomTexts is a batch with texts at the top and in structs, of which some or none are null.
-func randomTexts(r *rand.Rand, rows int) arrow.RecordBatch {
+// randomColumns is a batch with columns of every type at the top and in structs, of which some or none are null.
+func randomColumns(r *rand.Rand, rows int) arrow.RecordBatch {
 	point := arrow.StructOf(arrow.Field{Name: "n", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
 		arrow.Field{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true})
 	texts := arrow.StructOf(arrow.Field{Name: "a", Type: arrow.BinaryTypes.String, Nullable: true},
@@ -27,6 +28,16 @@ func randomTexts(r *rand.Rand, rows int) arrow.RecordBatch {
 		{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true},
 		{Name: "required", Type: arrow.BinaryTypes.String},
 		{Name: "bin", Type: arrow.BinaryTypes.Binary, Nullable: true},
+		{Name: "i32", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
+		{Name: "i16", Type: arrow.PrimitiveTypes.Int16, Nullable: true},
+		{Name: "i8", Type: arrow.PrimitiveTypes.Int8},
+		{Name: "i64", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+		{Name: "f32", Type: arrow.PrimitiveTypes.Float32, Nullable: true},
+		{Name: "f64", Type: arrow.PrimitiveTypes.Float64},
+		{Name: "b", Type: arrow.FixedWidthTypes.Boolean, Nullable: true},
+		{Name: "day", Type: arrow.FixedWidthTypes.Date32, Nullable: true},
+		{Name: "ts", Type: arrowTimestamp, Nullable: true},
+		{Name: "d", Type: &arrow.Decimal128Type{Precision: 30, Scale: 3}, Nullable: true},
 		{Name: "mixed", Type: point, Nullable: true},
 		{Name: "texts", Type: texts, Nullable: true},
 		{Name: "deep", Nullable: true, Type: arrow.StructOf(arrow.Field{Name: "x", Type: texts, Nullable: true},
@@ -47,7 +58,25 @@ func randomTexts(r *rand.Rand, rows int) arrow.RecordBatch {
 		case *array.BinaryBuilder:
 			b.Append([]byte(text()))
 		case *array.Int32Builder:
-			b.Append(r.Int32())
+			b.Append(int32(r.IntN(distinct)) - 5)
+		case *array.Int16Builder:
+			b.Append(int16(r.IntN(distinct)) - 5)
+		case *array.Int8Builder:
+			b.Append(int8(r.IntN(distinct)))
+		case *array.Int64Builder:
+			b.Append(int64(r.IntN(distinct)) - 5)
+		case *array.Float32Builder:
+			b.Append(float32(r.IntN(distinct)) / 3)
+		case *array.Float64Builder:
+			b.Append(float64(r.IntN(distinct)) / 3)
+		case *array.BooleanBuilder:
+			b.Append(r.IntN(1+distinct) > 0)
+		case *array.Date32Builder:
+			b.Append(arrow.Date32(r.IntN(distinct)))
+		case *array.TimestampBuilder:
+			b.Append(arrow.Timestamp(r.IntN(distinct)))
+		case *array.Decimal128Builder:
+			b.Append(decimal128.New(int64(r.IntN(3))-1, r.Uint64N(uint64(distinct))))
 		case *array.StructBuilder:
 			b.Append(true)
 			for i, child := range f.Type.(*arrow.StructType).Fields() {
@@ -64,12 +93,12 @@ func randomTexts(r *rand.Rand, rows int) arrow.RecordBatch {
 	return b.NewRecordBatch()
 }
 
-// TestTextSource_FilesOfAnyLayout_AsTheArrowLibraryReads reads files with pages of both versions, with and without
+// TestFlatColumn_FilesOfAnyLayout_AsTheArrowLibraryWrote reads files with pages of both versions, with and without
 // dictionaries, by batches that pages do not fit.
-func TestTextSource_FilesOfAnyLayout_AsTheArrowLibraryReads(t *testing.T) {
+func TestFlatColumn_FilesOfAnyLayout_AsTheArrowLibraryWrote(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		rec := randomTexts(r, 1+r.IntN(3000))
+		rec := randomColumns(r, 1+r.IntN(3000))
 		props := []arrowparquet.WriterProperty{arrowparquet.WithDataPageSize(int64(100 + r.IntN(5000))),
 			arrowparquet.WithDictionaryDefault(r.IntN(3) > 0), arrowparquet.WithDictionaryPageSizeLimit(int64(200 + r.IntN(9000))),
 			arrowparquet.WithBatchSize(64)}

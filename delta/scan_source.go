@@ -8,7 +8,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	arrowparquet "github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 )
 
@@ -37,50 +36,6 @@ func (s arrowSource) next(n int64) (arrow.Array, error) {
 		return parts[0], nil
 	}
 	return array.Concatenate(chunks.Chunks(), memory.DefaultAllocator)
-}
-
-// int96Source reads top-level timestamps of the type INT96, which old versions of Spark wrote. The Arrow library makes
-// nanoseconds of them, which end in the year 2262.
-type int96Source struct {
-	column *file.Int96ColumnChunkReader
-	maxDef int16
-	defs   []int16
-	values []arrowparquet.Int96
-}
-
-func newInt96Source(r *file.Int96ColumnChunkReader) *int96Source {
-	return &int96Source{column: r, maxDef: r.Descriptor().MaxDefinitionLevel()}
-}
-
-func (s *int96Source) close() {}
-
-func (s *int96Source) next(n int64) (arrow.Array, error) {
-	if int64(len(s.defs)) < n {
-		s.defs, s.values = make([]int16, n), make([]arrowparquet.Int96, n)
-	}
-	b := array.NewTimestampBuilder(memory.DefaultAllocator, arrowTimestamp)
-	defer b.Release()
-	b.Reserve(int(n))
-	for left := n; left > 0; {
-		entries, _, err := s.column.ReadBatch(left, s.values, s.defs, nil)
-		if err != nil {
-			return nil, err
-		}
-		if entries == 0 {
-			return nil, fmt.Errorf("the column ends %d values early", left)
-		}
-		at := 0
-		for _, d := range s.defs[:entries] {
-			if d < s.maxDef {
-				b.AppendNull()
-				continue
-			}
-			b.Append(arrow.Timestamp(int96Micros(s.values[at])))
-			at++
-		}
-		left -= entries
-	}
-	return b.NewArray(), nil
 }
 
 // int96Micros converts nanoseconds of the day and Julian day. It wraps around as Spark does, whose own files hold

@@ -1,0 +1,256 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// slack is how many bytes a short value is copied with at once, whatever its length.
+const slack = 16
+
+var (
+	errIndex = errors.New("an index points behind the dictionary")
+	errLarge = errors.New("values of more than 2 GiB in one batch")
+	errLevel = errors.New("a definition level is higher than the column's")
+)
+
+// Read returns the next n rows, which there must be. Fixed, Offsets and Data are the caller's.
+func (r *ColumnReader) Read(n int) (v Values, err error) {
+	if r.c.MaxDef > 0 {
+		r.levelsBuf = slices.Grow(r.levelsBuf[:0], n)[:n]
+		v.Levels = r.levelsBuf
+	}
+	if r.c.Type == PhysicalBytes {
+		v.Offsets = make([]int32, 1, n+1)
+	} else {
+		v.Fixed = make([]byte, n*r.width)
+	}
+	for from := 0; from < n; {
+		if r.left == 0 {
+			if err := r.nextPage(); err != nil {
+				return v, err
+			}
+		}
+		m := min(r.left, n-from)
+		if err := r.readRows(&v, from, m); err != nil {
+			return v, err
+		}
+		from, r.left = from+m, r.left-m
+	}
+	return v, nil
+}
+
+// readRows reads m rows of the page into v, from row from on.
+func (r *ColumnReader) readRows(v *Values, from, m int) error {
+	valid, err := r.readLevels(v, from, m)
+	if err != nil {
+		return err
+	}
+	v.Nulls += m - valid
+	if r.c.Type == PhysicalBytes {
+		if err := r.readBytes(v, valid); err != nil {
+			return err
+		}
+		if valid < m {
+			v.Offsets = v.Offsets[:from+m+1]
+			spreadOffsets(v.Offsets[from:], v.Levels[from:from+m], valid, uint8(r.c.MaxDef))
+		}
+		return nil
+	}
+	dst := v.Fixed[from*r.width : (from+m)*r.width]
+	if err := r.readFixed(dst[:valid*r.width], valid); err != nil {
+		return err
+	}
+	if valid < m {
+		spread(dst, v.Levels[from:from+m], r.width, valid, uint8(r.c.MaxDef))
+	}
+	return nil
+}
+
+// readLevels reads the definition levels of rows and counts the values among them.
+func (r *ColumnReader) readLevels(v *Values, from, m int) (valid int, err error) {
+	if r.c.MaxDef == 0 {
+		return m, nil
+	}
+	levels := v.Levels[from : from+m]
+	if r.levels != nil {
+		copy(levels, r.levels[len(r.levels)-r.left:])
+	} else if err := r.defs.levels(levels); err != nil {
+		return 0, err
+	}
+	most := uint8(r.c.MaxDef)
+	if most == 1 {
+		for _, l := range levels {
+			valid += int(l & 1)
+			if l > 1 {
+				return 0, errLevel
+			}
+		}
+		return valid, nil
+	}
+	for _, l := range levels {
+		if l > most {
+			return 0, errLevel
+		}
+		if l == most {
+			valid++
+		}
+	}
+	return valid, nil
+}
+
+// readFixed reads k values of fixed width.
+func (r *ColumnReader) readFixed(dst []byte, k int) error {
+	switch {
+	case k == 0:
+		return nil
+	case r.rle:
+		return r.indices.levels(dst)
+	case r.coded:
+		return r.gatherFixed(dst, k)
+	case r.c.Type == PhysicalBoolean:
+		if r.bit+k > len(r.plain)*8 {
+			return errValues
+		}
+		unpack(dst, r.plain, r.bit, 1)
+		r.bit += k
+		return nil
+	}
+	if len(r.plain) < len(dst) {
+		return errValues
+	}
+	copy(dst, r.plain)
+	r.plain = r.plain[len(dst):]
+	return nil
+}
+
+// index reads k indices of the dictionary.
+func (r *ColumnReader) index(k int) ([]uint32, error) {
+	r.indexBuf = slices.Grow(r.indexBuf[:0], k)[:k]
+	if err := r.indices.indices(r.indexBuf); err != nil {
+		return nil, err
+	}
+	most := uint32(0)
+	for _, i := range r.indexBuf {
+		most = max(most, i)
+	}
+	if int(most) >= r.entries {
+		return nil, errIndex
+	}
+	return r.indexBuf, nil
+}
+
+func (r *ColumnReader) gatherFixed(dst []byte, k int) error {
+	indices, err := r.index(k)
+	if err != nil {
+		return err
+	}
+	switch r.width {
+	case 4:
+		lookUp(arrow.Uint32Traits.CastFromBytes(dst), arrow.Uint32Traits.CastFromBytes(r.dict), indices)
+	case 8:
+		lookUp(arrow.Uint64Traits.CastFromBytes(dst), arrow.Uint64Traits.CastFromBytes(r.dict), indices)
+	default:
+		w := r.width
+		for i, at := range indices {
+			copy(dst[i*w:(i+1)*w], r.dict[int(at)*w:])
+		}
+	}
+	return nil
+}
+
+func lookUp[T uint32 | uint64](dst, dict []T, indices []uint32) {
+	dst = dst[:len(indices)]
+	for i, at := range indices {
+		dst[i] = dict[at]
+	}
+}
+
+// readBytes appends k values to v.
+func (r *ColumnReader) readBytes(v *Values, k int) error {
+	if r.coded {
+		return r.gatherBytes(v, k)
+	}
+	rest := r.plain
+	if len(v.Data) > math.MaxInt32-len(rest) {
+		return errLarge
+	}
+	for range k {
+		value, tail, err := plainBytes(rest)
+		if err != nil {
+			return err
+		}
+		v.Data = append(v.Data, value...)
+		v.Offsets = append(v.Offsets, int32(len(v.Data)))
+		rest = tail
+	}
+	r.plain = rest
+	return nil
+}
+
+func (r *ColumnReader) gatherBytes(v *Values, k int) error {
+	if k == 0 {
+		return nil
+	}
+	indices, err := r.index(k)
+	if err != nil {
+		return err
+	}
+	at := len(v.Data)
+	total := at
+	for _, i := range indices {
+		total += int(r.offsets[i+1] - r.offsets[i])
+		if total > math.MaxInt32-slack {
+			return errLarge
+		}
+		v.Offsets = append(v.Offsets, int32(total))
+	}
+	v.Data = slices.Grow(v.Data, total-at+slack)
+	out := v.Data[:total+slack]
+	if r.longest <= slack {
+		for _, i := range indices {
+			from, to := r.offsets[i], r.offsets[i+1]
+			*(*[slack]byte)(out[at:]) = [slack]byte(r.dict[from:])
+			at += int(to - from)
+		}
+	} else {
+		for _, i := range indices {
+			at += copy(out[at:], r.dict[r.offsets[i]:r.offsets[i+1]])
+		}
+	}
+	v.Data = out[:total]
+	return nil
+}
+
+// spread moves k values to the rows that have one.
+func spread(dst []byte, levels []uint8, width, k int, most uint8) {
+	from := k
+	for i := len(levels) - 1; from <= i; i-- {
+		if levels[i] != most {
+			continue
+		}
+		from--
+		switch width {
+		case 8:
+			binary.LittleEndian.PutUint64(dst[i*8:], binary.LittleEndian.Uint64(dst[from*8:]))
+		case 4:
+			binary.LittleEndian.PutUint32(dst[i*4:], binary.LittleEndian.Uint32(dst[from*4:]))
+		default:
+			copy(dst[i*width:(i+1)*width], dst[from*width:(from+1)*width])
+		}
+	}
+}
+
+// spreadOffsets makes ends of k values, which follow the start in offsets, the ends of rows, of which some have none.
+func spreadOffsets(offsets []int32, levels []uint8, k int, most uint8) {
+	for i := len(levels) - 1; i >= 0; i-- {
+		offsets[i+1] = offsets[k]
+		if levels[i] == most {
+			k--
+		}
+	}
+}
