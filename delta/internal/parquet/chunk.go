@@ -175,7 +175,7 @@ func (l *leaf) flushPage(w *Writer) error {
 		l.plainPages++
 	}
 	l.total += int64(l.entries)
-	header := func(t *thrift, raw, packed int) { dataPageHeader(t, raw, packed, l.entries, encoding) }
+	header := func(t *thrift, raw int, packed []byte) { dataPageHeader(t, raw, packed, l.entries, encoding) }
 	if err := l.appendPage(w, l.level(), body, header); err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func appendBits(dst []byte, v []uint8) []byte {
 	return dst
 }
 
-func (l *leaf) appendPage(w *Writer, v level, body []byte, header func(*thrift, int, int)) error {
+func (l *leaf) appendPage(w *Writer, v level, body []byte, header func(*thrift, int, []byte)) error {
 	packed, err := w.codec.compress(body, v)
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ func (l *leaf) appendPage(w *Writer, v level, body []byte, header func(*thrift, 
 			len(body), math.MaxInt32)
 	}
 	t := thrift{b: w.header[:0]}
-	header(&t, len(body), len(packed))
+	header(&t, len(body), packed)
 	w.header = t.b
 	l.raw += int64(len(t.b) + len(body))
 	l.pages.append(&w.blocks, t.b)
@@ -264,5 +264,5 @@ func (l *leaf) appendDictionary(w *Writer) error {
 		w.codec.raw = body
 	}
 	n := l.dictLen()
-	return l.appendPage(w, fast, body, func(t *thrift, raw, packed int) { dictPageHeader(t, raw, packed, n) })
+	return l.appendPage(w, fast, body, func(t *thrift, raw int, packed []byte) { dictPageHeader(t, raw, packed, n) })
 }

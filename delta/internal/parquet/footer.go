@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"encoding/binary"
+	"hash/crc32"
 	"math"
 )
 
@@ -65,11 +66,9 @@ type columnChunk struct {
 	stats                 func(*thrift)
 }
 
-func dataPageHeader(t *thrift, raw, packed, entries, encoding int) {
+func dataPageHeader(t *thrift, raw int, packed []byte, entries, encoding int) {
 	t.element(func() {
-		t.i32(1, pageData)
-		t.i32(2, int64(raw))
-		t.i32(3, int64(packed))
+		pageSizes(t, pageData, raw, packed)
 		t.group(5, func() {
 			t.i32(1, int64(entries))
 			t.i32(2, int64(encoding))
@@ -79,16 +78,22 @@ func dataPageHeader(t *thrift, raw, packed, entries, encoding int) {
 	})
 }
 
-func dictPageHeader(t *thrift, raw, packed, entries int) {
+func dictPageHeader(t *thrift, raw int, packed []byte, entries int) {
 	t.element(func() {
-		t.i32(1, pageDict)
-		t.i32(2, int64(raw))
-		t.i32(3, int64(packed))
+		pageSizes(t, pageDict, raw, packed)
 		t.group(7, func() {
 			t.i32(1, int64(entries))
 			t.i32(2, encodingPlain)
 		})
 	})
+}
+
+// pageSizes writes what the headers of all pages begin with, the checksum of the page included.
+func pageSizes(t *thrift, kind int64, raw int, packed []byte) {
+	t.i32(1, kind)
+	t.i32(2, int64(raw))
+	t.i32(3, int64(len(packed)))
+	t.i32(4, int64(int32(crc32.ChecksumIEEE(packed))))
 }
 
 // appendFooter appends FileMetaData.
