@@ -168,8 +168,11 @@ func (f *remoteFile) view(at int64, n int, end int64) ([]byte, error) {
 	return data, err
 }
 
-// maxPage is the largest page that is believed to be in the file: pages that compress well, but no bombs.
-func (f *remoteFile) maxPage() int { return int(min(maxPageBytes, 32<<20+8*f.size)) }
+// room is how many bytes a batch of the file's rows may take, with a page that is being read, and heldRoom how many the
+// pages and dictionaries may that stay in memory between batches: more than any file needs that is no bomb.
+func (f *remoteFile) room() int64 { return 24<<20 + 4*f.size }
+
+func (f *remoteFile) heldRoom() int { return int(16<<20 + 2*f.size) }
 
 // parquetFile is an open Parquet file whose bytes are not trusted.
 type parquetFile struct {

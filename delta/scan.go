@@ -13,7 +13,9 @@ import (
 
 // ScanOptions say what a scan reads. The zero value of each field means its default.
 type ScanOptions struct {
-	// Columns are the columns to return, in this order, their case ignored. Default: all.
+	// Columns are the columns to return, in this order, their case ignored. A path (a.b.c; in an array "element", in a map
+	// "value") returns its column with that part of it only, and of several parts of one column their union, where the
+	// first is named; no more is read. Default: all.
 	Columns []string
 	// Where keeps the rows for which it is true. Files are left out by their partition values and statistics. Default:
 	// all rows.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -19,10 +20,11 @@ type scanPlan struct {
 	positions bool // of the rows are wanted
 	mapping   mapping
 	read      []scanColumn  // what files give: the columns asked for, those of the condition, those about rows
-	schema    *arrow.Schema // of read
 	out       []int         // the places in read of what is returned
-	result    *arrow.Schema
-	where     *expr.Bound // bound to schema; nil: none
+	result    *arrow.Schema // of out
+	where     *expr.Bound   // bound to seen; nil: none
+	sees      []int         // the places in read of the columns of the condition
+	seen      *arrow.Schema // of sees
 	parts     map[string]bool
 
 	// What says which files may match; see mayMatch.
@@ -38,6 +40,7 @@ type scanColumn struct {
 	role columnRole
 	// stored is the name of the column of files, of those that are no columns of the table; "": none.
 	stored string
+	part   bool // of a column of the table, of which there is more
 }
 
 // columnRole is what a scanColumn holds.
@@ -86,12 +89,13 @@ func (p *scanPlan) choose() error {
 			p.read = append(p.read, scanColumn{Field: f})
 		}
 	}
-	for _, name := range p.opts.Columns {
-		f, _ := schema.Lookup(name)
-		if f == nil {
-			return fmt.Errorf("column %q: the table has no such column; its columns are %s", name, columnList(schema))
-		}
-		p.read = append(p.read, scanColumn{Field: *f})
+	chosen, err := schema.projected(p.opts.Columns)
+	if err != nil {
+		return err
+	}
+	for _, f := range chosen {
+		whole, _ := schema.Lookup(f.Name)
+		p.read = append(p.read, scanColumn{Field: f, part: f.Type != whole.Type})
 	}
 	p.aboutRows()
 	fields := make([]arrow.Field, len(p.read))
@@ -135,7 +139,6 @@ func columnList(s *Schema) string {
 
 // bind checks the condition and adds its columns to those that are read.
 func (p *scanPlan) bind() error {
-	p.schema = p.result
 	if p.opts.Where == nil {
 		return nil
 	}
@@ -143,28 +146,20 @@ func (p *scanPlan) bind() error {
 	if err != nil {
 		return err
 	}
-	fields := p.result.Fields()
+	var fields []arrow.Field
 	for _, name := range whole.Columns() {
-		if p.reads(name) {
-			continue
+		at := slices.IndexFunc(p.read, func(c scanColumn) bool {
+			return c.role == roleData && !c.part && strings.EqualFold(c.Name, name)
+		})
+		if at < 0 {
+			f, _ := p.snap.Schema().Lookup(name)
+			at, p.read = len(p.read), append(p.read, scanColumn{Field: *f})
 		}
-		f, _ := p.snap.Schema().Lookup(name)
-		c := scanColumn{Field: *f}
-		p.read, fields = append(p.read, c), append(fields, c.arrow())
+		p.sees, fields = append(p.sees, at), append(fields, p.read[at].arrow())
 	}
-	p.schema = arrow.NewSchema(fields, nil)
-	p.where, err = p.opts.Where.BindCondition(p.schema)
+	p.seen = arrow.NewSchema(fields, nil)
+	p.where, err = p.opts.Where.BindCondition(p.seen)
 	return err
-}
-
-// reads reports whether the column of the table is read.
-func (p *scanPlan) reads(name string) bool {
-	for i := range p.read {
-		if p.read[i].role == roleData && strings.EqualFold(p.read[i].Name, name) {
-			return true
-		}
-	}
-	return false
 }
 
 // wantedFile is a file to read.

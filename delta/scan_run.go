@@ -6,10 +6,7 @@ import (
 	"iter"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/freshet-io/freshet/expr"
 )
 
 // scanned is what the reader of a file hands over: rows, already filtered, or the error that ended it.
@@ -118,55 +115,4 @@ func (r FileRows) first(n int64) FileRows {
 		r.Rows = r.Rows[:n]
 	}
 	return r
-}
-
-// finish cuts a batch of read, which begins at row from of its file, down to the rows and columns asked for; nil when no
-// row is left. live are the rows that no deletion vector names.
-func (p *scanPlan) finish(ctx context.Context, batch arrow.RecordBatch, live []expr.Span, from int64) (
-	arrow.RecordBatch, []int64, error) {
-	batch = take(batch, live)
-	defer func() { batch.Release() }()
-	var positions []int64
-	if p.positions {
-		positions = spanRows(live, from)
-	}
-	if p.where != nil && batch.NumRows() > 0 {
-		kept, err := p.where.Rows(ctx, batch)
-		if err != nil {
-			return nil, nil, err
-		}
-		if p.positions && expr.CountRows(kept) < len(positions) {
-			positions = takeRows(positions, kept)
-		}
-		batch = take(batch, kept)
-	}
-	if batch.NumRows() == 0 {
-		return nil, nil, nil
-	}
-	return array.NewRecordBatch(p.result, pick(batch.Columns(), p.out), batch.NumRows()), positions, nil
-}
-
-// take is expr.TakeBatch of a batch that is given up.
-func take(batch arrow.RecordBatch, spans []expr.Span) arrow.RecordBatch {
-	defer batch.Release()
-	return expr.TakeBatch(batch, spans)
-}
-
-// spanRows are the numbers of the rows in spans, from on.
-func spanRows(spans []expr.Span, from int64) []int64 {
-	rows := make([]int64, 0, expr.CountRows(spans))
-	for _, s := range spans {
-		for i := s.From; i < s.To; i++ {
-			rows = append(rows, from+int64(i))
-		}
-	}
-	return rows
-}
-
-func takeRows(rows []int64, spans []expr.Span) []int64 {
-	kept := make([]int64, 0, expr.CountRows(spans))
-	for _, s := range spans {
-		kept = append(kept, rows[s.From:s.To]...)
-	}
-	return kept
 }

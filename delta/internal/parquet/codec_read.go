@@ -41,7 +41,7 @@ func newDecoder(c compress.Compression) (*decoder, error) {
 // decode fills dst, whose length is what the page's header says, with what src holds; it never takes more memory than
 // that, whatever src claims.
 func (d *decoder) decode(dst, src []byte) error {
-	if len(dst) == 0 && len(src) == 0 { // a page of nulls only, as some writers leave it
+	if len(dst) == 0 { // a page of nulls only, which some writers leave empty
 		return nil
 	}
 	var out []byte

@@ -22,13 +22,16 @@ type pageHeader struct {
 	compressed   int
 	crc          uint32
 	hasCRC       bool
-	values       int // rows, of columns without repetition; entries of a dictionary
+	values       int // and nulls and lists without elements; entries of a dictionary
 	encoding     int
-	levels       int // the encoding of definition levels, version 1
+	defLevels    int // the encoding of definition levels, version 1
+	repLevels    int // and of repetition levels
 	defBytes     int // of version 2, as is what follows
 	repBytes     int
 	plain        bool // the values are not compressed
 }
+
+func (h *pageHeader) isData() bool { return h.kind == pageData || h.kind == pageDataV2 }
 
 var (
 	errHeaderCut = errors.New("the header of a page is cut off")
@@ -78,7 +81,9 @@ func (h *pageHeader) dataV1(r *thriftReader) error {
 		case kind == typeI32 && id == 2:
 			h.encoding = r.int32()
 		case kind == typeI32 && id == 3:
-			h.levels = r.int32()
+			h.defLevels = r.int32()
+		case kind == typeI32 && id == 4:
+			h.repLevels = r.int32()
 		default:
 			return r.skip(kind)
 		}
@@ -230,6 +235,13 @@ func (r *thriftReader) skipList() error {
 		}
 	}
 	return r.err
+}
+
+// bytes returns the next n bytes, which are there unless err is set.
+func (r *thriftReader) bytes(n int) []byte {
+	from := r.pos
+	r.advance(uint64(n))
+	return r.b[from:r.pos]
 }
 
 func (r *thriftReader) advance(n uint64) {

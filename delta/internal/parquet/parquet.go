@@ -1,15 +1,19 @@
-// Package parquet writes Parquet files from Arrow arrays, for the one shape that Delta tables need: data pages of
-// version 1, PLAIN and dictionary encoding, one codec a file, min/max/null counts a column chunk.
+// Package parquet writes Parquet files from Arrow arrays, for the one shape that Delta tables need, and reads the column
+// chunks of any writer's.
 //
-// It is there because it is two to three times faster than a general writer: it takes rows by index (so that a batch
-// is split by partition without a copy), keeps one scratch for all columns, decides on a dictionary after a few
-// thousand values, and gathers the statistics of the log in the loop that encodes.
+// Files are written with data pages of version 1 that have checksums, PLAIN and dictionary encoding, one codec a file,
+// min/max/null counts a column chunk. The writer is there because it is two to three times faster than a general one: it
+// takes rows by index (so that a batch is split by partition without a copy), keeps one scratch for all columns, decides
+// on a dictionary after a few thousand values, and gathers the statistics of the log in the loop that encodes.
 //
-// Guarantees: rows keep their order; pages begin at row boundaries; a file whose Close returned nil holds exactly the
-// appended rows. Memory: Buffered bytes, a row group at most.
+// A ColumnReader makes values and levels of a chunk's pages, of all rows or of some, whatever the encoding; what they are
+// and where chunks lie, the caller knows from the footer.
 //
-// Non-goals: reading whole files (of reading, it has the runs of values in pages), nanoseconds, INT96, encryption,
-// page indexes, bloom filters.
+// Guarantees of writing: rows keep their order; pages begin at row boundaries; a file whose Close returned nil holds
+// exactly the appended rows. Memory: Buffered bytes, a row group at most. Of reading: checksums are verified, damage is an
+// error, and memory is what the caller allows.
+//
+// Non-goals: reading footers; writing nanoseconds, INT96, page indexes, bloom filters; encryption.
 //
 //	w := parquet.NewWriter(file, []parquet.Column{{Name: "id", Kind: parquet.Int64}}, nil)
 //	err := w.Append([]arrow.Array{ids}, parquet.AllRows(ids.Len()))

@@ -3,6 +3,7 @@ package parquet
 import (
 	"encoding/binary"
 	"errors"
+	"math/bits"
 )
 
 var errRuns = errors.New("runs of levels or indices are malformed, or end too early")
@@ -104,6 +105,69 @@ func (r *runs) indices(dst []uint32) error {
 		dst, r.left = dst[n:], r.left-n
 	}
 	return nil
+}
+
+// pass moves over k values.
+func (r *runs) pass(k int) error {
+	for k > 0 {
+		if r.left == 0 {
+			if err := r.next(); err != nil {
+				return err
+			}
+		}
+		n := min(r.left, k)
+		if r.packed {
+			r.bit += n * r.width
+		}
+		k, r.left = k-n, r.left-n
+	}
+	return nil
+}
+
+// count moves over k values and counts those that equal most.
+func (r *runs) count(k int, most uint8) (total int, err error) {
+	var some [64]uint8
+	for k > 0 {
+		if r.left == 0 {
+			if err := r.next(); err != nil {
+				return 0, err
+			}
+		}
+		n := min(r.left, k)
+		switch {
+		case !r.packed && r.value == uint32(most):
+			total += n
+		case !r.packed:
+		case r.width == 1 && most == 1:
+			total += ones(r.bits, r.bit, n)
+		default:
+			n = min(n, len(some))
+			unpack(some[:n], r.bits, r.bit, r.width)
+			for _, v := range some[:n] {
+				if v == most {
+					total++
+				}
+			}
+		}
+		if r.packed {
+			r.bit += n * r.width
+		}
+		k, r.left = k-n, r.left-n
+	}
+	return total, nil
+}
+
+// ones counts those of n bits, from bit on, that are set; they are all there.
+func ones(b []byte, bit, n int) (total int) {
+	for n > 0 {
+		var word [8]byte
+		copy(word[:], b[bit>>3:])
+		m := min(n, 64-bit&7)
+		v := binary.LittleEndian.Uint64(word[:]) >> (bit & 7)
+		total += bits.OnesCount64(v << (64 - m))
+		bit, n = bit+m, n-m
+	}
+	return total
 }
 
 // unpack takes values of width bits from a bit on, lowest bits first; they are all there.

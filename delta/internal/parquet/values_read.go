@@ -3,7 +3,6 @@ package parquet
 import (
 	"encoding/binary"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -17,91 +16,6 @@ var (
 	errLarge = errors.New("values of more than 2 GiB in one batch")
 	errLevel = errors.New("a definition level is higher than the column's")
 )
-
-// Read returns the next n rows, which there must be. Fixed, Offsets and Data are the caller's.
-func (r *ColumnReader) Read(n int) (v Values, err error) {
-	if r.c.MaxDef > 0 {
-		r.levelsBuf = slices.Grow(r.levelsBuf[:0], n)[:n]
-		v.Levels = r.levelsBuf
-	}
-	if r.c.Type == PhysicalBytes {
-		v.Offsets = make([]int32, 1, n+1)
-	} else {
-		v.Fixed = make([]byte, n*r.width)
-	}
-	for from := 0; from < n; {
-		if r.left == 0 {
-			if err := r.nextPage(); err != nil {
-				return v, err
-			}
-		}
-		m := min(r.left, n-from)
-		if err := r.readRows(&v, from, m); err != nil {
-			return v, err
-		}
-		from, r.left = from+m, r.left-m
-	}
-	return v, nil
-}
-
-// readRows reads m rows of the page into v, from row from on.
-func (r *ColumnReader) readRows(v *Values, from, m int) error {
-	valid, err := r.readLevels(v, from, m)
-	if err != nil {
-		return err
-	}
-	v.Nulls += m - valid
-	if r.c.Type == PhysicalBytes {
-		if err := r.readBytes(v, valid); err != nil {
-			return err
-		}
-		if valid < m {
-			v.Offsets = v.Offsets[:from+m+1]
-			spreadOffsets(v.Offsets[from:], v.Levels[from:from+m], valid, uint8(r.c.MaxDef))
-		}
-		return nil
-	}
-	dst := v.Fixed[from*r.width : (from+m)*r.width]
-	if err := r.readFixed(dst[:valid*r.width], valid); err != nil {
-		return err
-	}
-	if valid < m {
-		spread(dst, v.Levels[from:from+m], r.width, valid, uint8(r.c.MaxDef))
-	}
-	return nil
-}
-
-// readLevels reads the definition levels of rows and counts the values among them.
-func (r *ColumnReader) readLevels(v *Values, from, m int) (valid int, err error) {
-	if r.c.MaxDef == 0 {
-		return m, nil
-	}
-	levels := v.Levels[from : from+m]
-	if r.levels != nil {
-		copy(levels, r.levels[len(r.levels)-r.left:])
-	} else if err := r.defs.levels(levels); err != nil {
-		return 0, err
-	}
-	most := uint8(r.c.MaxDef)
-	if most == 1 {
-		for _, l := range levels {
-			valid += int(l & 1)
-			if l > 1 {
-				return 0, errLevel
-			}
-		}
-		return valid, nil
-	}
-	for _, l := range levels {
-		if l > most {
-			return 0, errLevel
-		}
-		if l == most {
-			valid++
-		}
-	}
-	return valid, nil
-}
 
 // readFixed reads k values of fixed width.
 func (r *ColumnReader) readFixed(dst []byte, k int) error {
@@ -128,6 +42,33 @@ func (r *ColumnReader) readFixed(dst []byte, k int) error {
 	return nil
 }
 
+// passValues moves over k values.
+func (r *ColumnReader) passValues(k int) error {
+	switch {
+	case k == 0:
+		return nil
+	case r.rle || r.coded:
+		return r.indices.pass(k)
+	case r.c.Type == PhysicalBoolean:
+		r.bit += k
+		return nil
+	case r.c.Type == PhysicalBytes:
+		for range k {
+			_, rest, err := plainBytes(r.plain)
+			if err != nil {
+				return err
+			}
+			r.plain = rest
+		}
+		return nil
+	}
+	if k > len(r.plain)/r.width {
+		return errValues
+	}
+	r.plain = r.plain[k*r.width:]
+	return nil
+}
+
 // index reads k indices of the dictionary.
 func (r *ColumnReader) index(k int) ([]uint32, error) {
 	r.indexBuf = slices.Grow(r.indexBuf[:0], k)[:k]
@@ -138,7 +79,7 @@ func (r *ColumnReader) index(k int) ([]uint32, error) {
 	for _, i := range r.indexBuf {
 		most = max(most, i)
 	}
-	if int(most) >= r.entries {
+	if int(most) >= r.dict.entries {
 		return nil, errIndex
 	}
 	return r.indexBuf, nil
@@ -151,13 +92,13 @@ func (r *ColumnReader) gatherFixed(dst []byte, k int) error {
 	}
 	switch r.width {
 	case 4:
-		lookUp(arrow.Uint32Traits.CastFromBytes(dst), arrow.Uint32Traits.CastFromBytes(r.dict), indices)
+		lookUp(arrow.Uint32Traits.CastFromBytes(dst), arrow.Uint32Traits.CastFromBytes(r.dict.values), indices)
 	case 8:
-		lookUp(arrow.Uint64Traits.CastFromBytes(dst), arrow.Uint64Traits.CastFromBytes(r.dict), indices)
+		lookUp(arrow.Uint64Traits.CastFromBytes(dst), arrow.Uint64Traits.CastFromBytes(r.dict.values), indices)
 	default:
 		w := r.width
 		for i, at := range indices {
-			copy(dst[i*w:(i+1)*w], r.dict[int(at)*w:])
+			copy(dst[i*w:(i+1)*w], r.dict.values[int(at)*w:])
 		}
 	}
 	return nil
@@ -176,7 +117,8 @@ func (r *ColumnReader) readBytes(v *Values, k int) error {
 		return r.gatherBytes(v, k)
 	}
 	rest := r.plain
-	if len(v.Data) > math.MaxInt32-len(rest) {
+	before := len(v.Data)
+	if before > maxData-len(rest) {
 		return errLarge
 	}
 	for range k {
@@ -189,7 +131,7 @@ func (r *ColumnReader) readBytes(v *Values, k int) error {
 		rest = tail
 	}
 	r.plain = rest
-	return nil
+	return r.spend(len(v.Data) - before)
 }
 
 func (r *ColumnReader) gatherBytes(v *Values, k int) error {
@@ -203,23 +145,26 @@ func (r *ColumnReader) gatherBytes(v *Values, k int) error {
 	at := len(v.Data)
 	total := at
 	for _, i := range indices {
-		total += int(r.offsets[i+1] - r.offsets[i])
-		if total > math.MaxInt32-slack {
+		total += int(r.dict.offsets[i+1] - r.dict.offsets[i])
+		if total > maxData {
 			return errLarge
 		}
 		v.Offsets = append(v.Offsets, int32(total))
 	}
+	if err := r.spend(total - at); err != nil {
+		return err
+	}
 	v.Data = slices.Grow(v.Data, total-at+slack)
 	out := v.Data[:total+slack]
-	if r.longest <= slack {
+	if r.dict.longest <= slack {
 		for _, i := range indices {
-			from, to := r.offsets[i], r.offsets[i+1]
-			*(*[slack]byte)(out[at:]) = [slack]byte(r.dict[from:])
+			from, to := r.dict.offsets[i], r.dict.offsets[i+1]
+			*(*[slack]byte)(out[at:]) = [slack]byte(r.dict.values[from:])
 			at += int(to - from)
 		}
 	} else {
 		for _, i := range indices {
-			at += copy(out[at:], r.dict[r.offsets[i]:r.offsets[i+1]])
+			at += copy(out[at:], r.dict.values[r.dict.offsets[i]:r.dict.offsets[i+1]])
 		}
 	}
 	v.Data = out[:total]

@@ -1,0 +1,382 @@
+package parquet
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/parquet/compress"
+)
+
+// Physical is how values are stored, by its number in parquet.thrift, Type.
+type Physical uint8
+
+// The physical types.
+const (
+	PhysicalBoolean Physical = iota
+	PhysicalInt32
+	PhysicalInt64
+	PhysicalInt96
+	PhysicalFloat
+	PhysicalDouble
+	PhysicalBytes
+	PhysicalFixed
+)
+
+// Width is the bytes of a value, a byte of booleans, 0 where they vary. length is that of the values of PhysicalFixed.
+func (p Physical) Width(length int) int {
+	switch p {
+	case PhysicalBoolean:
+		return 1
+	case PhysicalInt32, PhysicalFloat:
+		return 4
+	case PhysicalInt64, PhysicalDouble:
+		return 8
+	case PhysicalInt96:
+		return 12
+	case PhysicalFixed:
+		return length
+	}
+	return 0
+}
+
+// Chunk is a column chunk: where it lies, and what the file's footer says of it.
+type Chunk struct {
+	Type     Physical
+	Length   int // bytes of a value of PhysicalFixed
+	MaxDef   int // definition level of values; less is null
+	MaxRep   int // 0: the column is in no list
+	Slot     int // definition level from which on an entry is an element of the innermost list; less is a lack of elements
+	Codec    compress.Compression
+	Entries  int64 // values and nulls, and lists without elements; what tells where the last row of a list ends
+	From, To int64 // in the file
+	// Room is how many bytes Read may yet return, which it counts down, and the largest page that is believed. All readers
+	// of a file can share one.
+	Room *int64
+	// View returns bytes of the file from at on: n, or more, or less if the chunk ends before. They stay as they are.
+	View func(at int64, n int) ([]byte, error)
+}
+
+// Range is the rows from From up to and without To.
+type Range struct{ From, To int }
+
+// Values are rows of a column. An entry is a value, a null, or a list's lack of elements; a slot is an entry that is a
+// place in the array of the column's values. Outside of lists a row is an entry and a slot. The levels are valid until
+// the reader's next Read.
+type Values struct {
+	Defs  []uint8 // a definition level an entry; nil when MaxDef is 0: all are values
+	Reps  []uint8 // a repetition level an entry; nil when MaxRep is 0: each is a row
+	Slots []uint8 // of Defs, those of slots
+	Len   int     // slots
+	Nulls int     // slots without a value
+	// Fixed has a value of the type's width a slot (a byte, 0 or 1, of booleans); where there is none it may hold anything.
+	Fixed []byte
+	// Offsets and Data are the values of PhysicalBytes, in place of Fixed: slot i is Data[Offsets[i]:Offsets[i+1]].
+	Offsets []int32
+	Data    []byte
+}
+
+// ColumnReader reads a column chunk, pages of both versions and of any encoding. Page checksums are verified where there
+// are some. What is wrong with the bytes is an error. Memory: Held, which is a page and the dictionary, and what Read
+// returns. It is for one goroutine.
+type ColumnReader struct {
+	c     Chunk
+	width int // of a value, 0 of PhysicalBytes
+	dec   *decoder
+	at    int64  // of the next page
+	win   []byte // bytes of the file from winAt on
+	winAt int64
+
+	openAt   int64 // of the open page
+	entries  int   // of it
+	left     int   // of them that are not read
+	passed   int   // entries to pass over when the page that comes next is opened
+	beyond   int64 // entries of the pages that are not open yet
+	page     []byte
+	recoded  []byte
+	defs     pageLevels
+	reps     []uint8 // of the entries that are left
+	plain    []byte  // values, when the page is PLAIN
+	bit      int     // the next boolean of plain
+	indices  runs    // when it is not
+	coded    bool    // indices are of the dictionary
+	rle      bool    // indices are booleans
+	pageReps []uint8
+	pageDefs []uint8
+
+	dictAt  int64 // of its page
+	hasDict bool
+	dict    dictionary
+
+	defsBuf, repsBuf, slotsBuf []uint8
+	indexBuf                   []uint32
+}
+
+var (
+	errEnds  = errors.New("the column ends before the last row of its row group")
+	errRoom  = errors.New("the rows take more memory than a file of this size is believed to")
+	errBegin = errors.New("the column begins in the middle of a list")
+)
+
+// OpenColumn reads the dictionary, if there is one.
+func OpenColumn(c Chunk) (*ColumnReader, error) {
+	r := &ColumnReader{c: c, width: c.Type.Width(c.Length), at: c.From, beyond: c.Entries}
+	if c.Type > PhysicalFixed || c.Type == PhysicalFixed && (c.Length <= 0 || c.Length > 1<<20) {
+		return nil, fmt.Errorf("values of physical type %d, %d bytes each", c.Type, c.Length)
+	}
+	if c.MaxDef > 250 || c.MaxRep > 250 {
+		return nil, fmt.Errorf("definition levels up to %d, repetition levels up to %d", c.MaxDef, c.MaxRep)
+	}
+	var err error
+	if r.dec, err = newDecoder(c.Codec); err != nil {
+		return nil, err
+	}
+	h, _, err := r.header()
+	if err != nil || h.kind != pageDict {
+		return r, err
+	}
+	r.dictAt, r.hasDict = r.at, true
+	return r, r.readDict()
+}
+
+// SlotBytes bounds the bytes that a slot takes in what Read returns, but for texts that pages have in full.
+func (r *ColumnReader) SlotBytes() int {
+	if r.c.Type == PhysicalBytes {
+		return 4 + r.dict.longest
+	}
+	return r.width
+}
+
+// Held is the memory that the reader keeps between calls.
+func (r *ColumnReader) Held() int {
+	return cap(r.page) + cap(r.recoded) + cap(r.pageDefs) + cap(r.pageReps) + cap(r.dict.values) + 4*cap(r.dict.offsets) +
+		4*cap(r.indexBuf)
+}
+
+// Release gives the memory of the open page and of the dictionary back; when more is read they are decoded again.
+func (r *ColumnReader) Release() {
+	if r.left > 0 {
+		r.passed = r.entries - r.left
+		r.at, r.beyond = r.openAt, r.beyond+int64(r.entries)
+	}
+	r.left, r.reps, r.plain, r.indices, r.defs = 0, nil, nil, runs{}, pageLevels{}
+	r.page, r.recoded, r.pageDefs, r.pageReps, r.dict.values, r.dict.offsets = nil, nil, nil, nil, nil, nil
+	r.indexBuf = nil
+}
+
+// Read passes over the next n rows, which there must be, and returns those of them in rows, which ascend and are counted
+// from the first of the n. Fixed, Offsets and Data are the caller's.
+func (r *ColumnReader) Read(n int, rows []Range) (v Values, err error) {
+	total := 0
+	for _, s := range rows {
+		total += s.To - s.From
+	}
+	v = Values{Defs: r.defsBuf[:0], Reps: r.repsBuf[:0], Slots: r.slotsBuf[:0]}
+	if err := r.spend(total * max(r.width, 4)); err != nil {
+		return v, err
+	}
+	if r.c.Type == PhysicalBytes {
+		v.Offsets = make([]int32, 1, total+1)
+	} else {
+		v.Fixed = make([]byte, 0, total*r.width)
+	}
+	at := 0
+	for _, s := range rows {
+		if err := r.rows(nil, s.From-at); err != nil {
+			return v, err
+		}
+		if err := r.rows(&v, s.To-s.From); err != nil {
+			return v, err
+		}
+		at = s.To
+	}
+	if err := r.rows(nil, n-at); err != nil {
+		return v, err
+	}
+	r.defsBuf, r.repsBuf, r.slotsBuf = v.Defs, v.Reps, v.Slots
+	if r.c.MaxRep == 0 {
+		v.Slots = v.Defs
+	}
+	return v, nil
+}
+
+func (r *ColumnReader) spend(n int) error {
+	if *r.c.Room -= int64(n); *r.c.Room < 0 {
+		return errRoom
+	}
+	return nil
+}
+
+// rows appends the next k rows to v; it passes over them when v is nil.
+func (r *ColumnReader) rows(v *Values, k int) error {
+	if r.c.MaxRep > 0 {
+		return r.lists(v, k)
+	}
+	for k > 0 {
+		if r.left == 0 {
+			passed := 0
+			var err error
+			if v == nil {
+				passed, err = r.passPage(k)
+			}
+			if err == nil && passed == 0 {
+				err = r.nextPage()
+			}
+			if err != nil {
+				return err
+			}
+			k -= passed
+			continue
+		}
+		m := min(r.left, k)
+		if err := r.take(v, m); err != nil {
+			return err
+		}
+		k -= m
+	}
+	return nil
+}
+
+// lists is rows of a column in lists: a row ends where the next one begins, or the column ends.
+func (r *ColumnReader) lists(v *Values, k int) error {
+	for begun := 0; k > 0; {
+		if r.left == 0 {
+			if r.beyond <= 0 && begun == k {
+				return nil
+			}
+			if err := r.nextPage(); err != nil {
+				return err
+			}
+		}
+		if begun == 0 && r.reps[0] > 0 {
+			return errBegin
+		}
+		m := 0
+		for m < len(r.reps) && (r.reps[m] > 0 || begun < k) {
+			if r.reps[m] == 0 {
+				begun++
+			}
+			m++
+		}
+		if err := r.take(v, m); err != nil {
+			return err
+		}
+		if r.left > 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// take appends m entries of the open page to v, or passes over them.
+func (r *ColumnReader) take(v *Values, m int) error {
+	if m == 0 {
+		return nil
+	}
+	defer func() { r.left -= m }()
+	if v == nil {
+		return r.pass(m)
+	}
+	from := len(v.Defs)
+	valid, err := r.readLevels(v, m)
+	if err != nil {
+		return err
+	}
+	slots, present := m, v.Defs[from:]
+	if r.c.MaxRep > 0 {
+		at := len(v.Slots)
+		for _, d := range present {
+			if int(d) >= r.c.Slot {
+				v.Slots = append(v.Slots, d)
+			}
+		}
+		present = v.Slots[at:]
+		slots = len(present)
+		if err := r.spend(slots * max(r.width, 4)); err != nil {
+			return err
+		}
+	}
+	v.Nulls += slots - valid
+	v.Len += slots
+	if r.c.Type == PhysicalBytes {
+		first := len(v.Offsets) - 1
+		if err := r.readBytes(v, valid); err != nil {
+			return err
+		}
+		if valid < slots {
+			v.Offsets = slices.Grow(v.Offsets, slots-valid)[:first+slots+1]
+			spreadOffsets(v.Offsets[first:], present, valid, uint8(r.c.MaxDef))
+		}
+		return nil
+	}
+	at := len(v.Fixed)
+	v.Fixed = slices.Grow(v.Fixed, slots*r.width)[:at+slots*r.width]
+	dst := v.Fixed[at:]
+	if err := r.readFixed(dst[:valid*r.width], valid); err != nil {
+		return err
+	}
+	if valid < slots {
+		spread(dst, present, r.width, valid, uint8(r.c.MaxDef))
+	}
+	return nil
+}
+
+// pass moves over m entries of the open page; what it holds of no use any more when they are its last is left as it is.
+func (r *ColumnReader) pass(m int) error {
+	if m == r.left {
+		return nil
+	}
+	if r.c.MaxRep > 0 {
+		r.reps = r.reps[m:]
+	}
+	valid := m
+	if r.c.MaxDef > 0 {
+		var err error
+		if valid, err = r.defs.count(m, uint8(r.c.MaxDef)); err != nil {
+			return err
+		}
+	}
+	return r.passValues(valid)
+}
+
+// readLevels appends the levels of entries and counts the values among them.
+func (r *ColumnReader) readLevels(v *Values, m int) (valid int, err error) {
+	if r.c.MaxRep > 0 {
+		v.Reps = append(v.Reps, r.reps[:m]...)
+		r.reps = r.reps[m:]
+	}
+	if r.c.MaxDef == 0 {
+		return m, nil
+	}
+	from := len(v.Defs)
+	v.Defs = slices.Grow(v.Defs, m)[:from+m]
+	defs := v.Defs[from:]
+	if err := r.defs.read(defs); err != nil {
+		return 0, err
+	}
+	most := uint8(r.c.MaxDef)
+	if most == 1 {
+		over := uint8(0)
+		for _, l := range defs {
+			valid += int(l & 1)
+			over |= l
+		}
+		if over > 1 {
+			return 0, errLevel
+		}
+		return valid, nil
+	}
+	for _, l := range defs {
+		if l > most {
+			return 0, errLevel
+		}
+		if l == most {
+			valid++
+		}
+	}
+	return valid, nil
+}
+
+// maxData bounds the texts of one batch by what offsets of 32 bits can tell.
+const maxData = math.MaxInt32 - slack

@@ -1,0 +1,77 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// dictionary is the values that a chunk's pages point to.
+type dictionary struct {
+	entries int
+	values  []byte  // of fixed width, or texts on end, with slack behind them
+	offsets []int32 // of texts
+	longest int     // text
+}
+
+var errValues = errors.New("a page has fewer values than its header says")
+
+// readDict decodes the chunk's dictionary page and makes the page after it the next one, unless one is open.
+func (r *ColumnReader) readDict() error {
+	next := r.at
+	r.at = r.dictAt
+	h, body, err := r.header()
+	if err != nil {
+		return err
+	}
+	packed, err := r.body(&h, body)
+	if err != nil {
+		return err
+	}
+	r.at = max(r.at, next)
+	d := &r.dict
+	d.entries = h.values
+	d.values = make([]byte, h.uncompressed)
+	if err := r.dec.decode(d.values, packed); err != nil {
+		return err
+	}
+	width := max(r.width, 4)
+	if r.c.Type == PhysicalBoolean || h.values > len(d.values)/width {
+		return fmt.Errorf("a dictionary of %d bytes claims %d values", len(d.values), h.values)
+	}
+	if r.c.Type == PhysicalBytes {
+		return d.squeeze()
+	}
+	return nil
+}
+
+// squeeze takes the lengths out from between PLAIN texts.
+func (d *dictionary) squeeze() error {
+	d.offsets = make([]int32, 0, d.entries+1)
+	d.offsets = append(d.offsets, 0)
+	rest, at := d.values, 0
+	for range d.entries {
+		v, tail, err := plainBytes(rest)
+		if err != nil {
+			return err
+		}
+		at += copy(d.values[at:], v)
+		d.offsets = append(d.offsets, int32(at))
+		d.longest = max(d.longest, len(v))
+		rest = tail
+	}
+	d.values = append(d.values[:at], make([]byte, slack)...)
+	return nil
+}
+
+// plainBytes takes a value off PLAIN byte arrays.
+func plainBytes(b []byte) (v, rest []byte, err error) {
+	if len(b) < 4 {
+		return nil, nil, errValues
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if uint64(n) > uint64(len(b)-4) {
+		return nil, nil, errValues
+	}
+	return b[4 : 4+n], b[4+n:], nil
+}
