@@ -11,8 +11,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 )
 
-// Bind settles columns and types for batches of this schema. A name is looked up as written, then ignoring
-// case. Errors: *Error of kind BadType or UnknownColumn.
+// Bind settles columns and types for batches of this schema, of any of Arrow's layouts: a column takes part with its
+// DenseType. A name is looked up as written, then ignoring case. Errors: *Error of kind BadType or UnknownColumn.
 func (e *Expr) Bind(schema *arrow.Schema) (*Bound, error) {
 	b := &binder{schema: schema}
 	root, err := b.bind(e.root)
@@ -209,7 +209,7 @@ func (b *binder) name(s *name) (node, error) {
 		return nil, err
 	}
 	b.columns = append(b.columns, i)
-	var n node = &columnNode{index: i, field: b.schema.Field(i)}
+	var n node = &columnNode{index: i, field: denseField(b.schema.Field(i))}
 	for _, part := range s.parts[1:] {
 		if n, err = newField(s.place, n, part); err != nil {
 			return nil, err

@@ -19,6 +19,7 @@ func (b *Bound) Eval(ctx context.Context, rec arrow.RecordBatch) (arrow.Array, e
 	if err != nil {
 		return nil, err
 	}
+	defer r.release()
 	if r.faulty != nil {
 		v = v.withValid(without(v.valid, r.faulty, v.rows))
 	}
@@ -35,6 +36,7 @@ func (b *Bound) Rows(ctx context.Context, rec arrow.RecordBatch) ([]Span, error)
 	if err != nil {
 		return nil, err
 	}
+	defer r.release()
 	if kindOf(v.t) == kindNull {
 		return nil, nil
 	}
@@ -56,6 +58,15 @@ func (b *Bound) Filter(ctx context.Context, rec arrow.RecordBatch) (arrow.Record
 	return TakeBatch(rec, rows), err
 }
 
+// release lets go of the columns.
+func (r *run) release() {
+	for _, c := range r.columns {
+		if c != nil {
+			c.Release()
+		}
+	}
+}
+
 func (b *Bound) run(ctx context.Context, rec arrow.RecordBatch) (*run, *vector, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -69,7 +80,12 @@ func (b *Bound) run(ctx context.Context, rec arrow.RecordBatch) (*run, *vector, 
 			return nil, nil, fmt.Errorf("evaluate %s: the batch is not of the schema that was bound: "+
 				"wanted column %d to be %q of type %s", clip(b.String()), c, want.Name, want.Type)
 		}
-		r.columns[c] = rec.Column(c)
+		column, err := Dense(rec.Column(c))
+		if err != nil {
+			r.release()
+			return nil, nil, fmt.Errorf("evaluate %s: column %q: %w", clip(b.String()), want.Name, err)
+		}
+		r.columns[c] = column
 	}
 	now, ok := ctx.Value(clockKey{}).(time.Time)
 	if !ok {
@@ -81,6 +97,7 @@ func (b *Bound) run(ctx context.Context, rec arrow.RecordBatch) (*run, *vector, 
 		r.err = errTooLarge
 	}
 	if r.err != nil {
+		r.release()
 		return nil, nil, fmt.Errorf("evaluate %s: %w", clip(b.String()), r.err)
 	}
 	return r, v, nil

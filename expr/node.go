@@ -20,7 +20,7 @@ type node interface {
 
 // run is one evaluation of an expression over one batch.
 type run struct {
-	columns []arrow.Array // by column of the schema; nil where the expression reads none
+	columns []arrow.Array // by column of the schema, dense; nil where the expression reads none
 	rows    int
 	micros  int64     // current_timestamp
 	shared  []*vector // by slot of sharedNode

@@ -77,7 +77,8 @@ func isAll(spans []Span, rows int) bool {
 }
 
 // Take returns the rows of the spans, in their order, rows and spans as often as they occur. It takes every
-// type that a Delta table can hold, fixed-size and large ones, dictionaries and extensions. The result is the
+// type that a Delta table can hold, fixed-size and large ones, views of bytes, dictionaries and extensions; not runs, views
+// of lists and unions. The result is the
 // caller's.
 func Take(arr arrow.Array, spans []Span) arrow.Array {
 	if isAll(spans, arr.Len()) {
@@ -118,10 +119,9 @@ func takeData(d arrow.ArrayData, p picked) arrow.ArrayData {
 	switch s := storage.(type) {
 	case *arrow.BooleanType:
 		buffers = append(buffers, takeBits(d, spans, rows))
+	case *arrow.StringViewType, *arrow.BinaryViewType:
+		buffers = append(append(buffers, takeFixed(d, spans, rows, arrow.ViewHeaderSizeBytes)), d.Buffers()[2:]...)
 	case arrow.BinaryDataType:
-		if s.ID() == arrow.STRING_VIEW || s.ID() == arrow.BINARY_VIEW {
-			panic(fmt.Sprintf("expr: take of %s", t)) //nolint:forbidigo // no column has the type
-		}
 		buffers = append(buffers, takeBinary(d, spans, rows)...)
 	case *arrow.StructType:
 		return takeStruct(d, p, buffers, nulls)

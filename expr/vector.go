@@ -247,10 +247,6 @@ func (v *vector) nestedArray() arrow.Array {
 	v.valid.each(v.rows, func(i int) { valid.set(i + d.Offset()) })
 	buffers[0] = valid.buffer()
 	data := array.NewData(v.t, v.rows, buffers, d.Children(), nulls, d.Offset())
-	if v.t.ID() == arrow.DICTIONARY {
-		values := d.Dictionary().(*array.Data)
-		data = array.NewDataWithDictionary(v.t, v.rows, buffers, nulls, d.Offset(), values)
-	}
 	defer data.Release()
 	return array.MakeFromData(data)
 }
