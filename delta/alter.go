@@ -14,7 +14,7 @@ type AlterOptions struct {
 	// Deadline bounds how long the change is tried against other writers and an unavailable store. Default 5 minutes.
 	Deadline time.Duration
 	// Upgrade allows that the table gets the features that the change needs: readers and writers that do not know
-	// them can then no longer use it. Without it such a change is an error that names the features.
+	// them can then no longer use it. Without it such a change is ErrUpgrade, which names the features.
 	Upgrade bool
 	// UserMetadata goes into commitInfo.userMetadata.
 	UserMetadata string
@@ -129,8 +129,8 @@ func needsUpgrade(missing []feature) error {
 	for i, f := range missing {
 		names[i] = f.name
 	}
-	return fmt.Errorf("the table needs the feature %s, which its protocol does not have: allow the upgrade, if all who "+
-		"read and write the table know it", strings.Join(names, " and "))
+	return fmt.Errorf("the table needs the feature %s, which its protocol does not have: %w", strings.Join(names, " and "),
+		ErrUpgrade)
 }
 
 // ask gives the table features by name.
@@ -155,6 +155,10 @@ func (t *Table) SetProperties(ctx context.Context, properties map[string]string,
 	})
 }
 
+// keptProperties are those that commits write, and nobody else.
+var keptProperties = []string{propMaxColumnID, propICTVersion, propICTTimestamp, materializedRowID,
+	materializedRowCommitVersion}
+
 func (a *alteration) setProperty(key, value string) error {
 	if err := CheckProperty(key, value); err != nil {
 		return err
@@ -168,9 +172,12 @@ func (a *alteration) setProperty(key, value string) error {
 		return nil
 	case strings.HasPrefix(key, propConstraint):
 		return fmt.Errorf("property %s: a constraint is added by AddConstraint, which checks the rows that are there", key)
-	case slices.Contains([]string{propMaxColumnID, propICTVersion, propICTTimestamp, materializedRowID,
-		materializedRowCommitVersion}, key):
+	case slices.Contains(keptProperties, key):
 		return fmt.Errorf("property %s is kept by writers and cannot be set", key)
+	case key == propStatsColumns:
+		if err := checkStatsColumns(a.schema, value); err != nil {
+			return err
+		}
 	case key == propColumnMapping:
 		return a.setMapping(strings.ToLower(value))
 	case key == propRowTracking && strings.EqualFold(value, "true") && !tracksRows(a.meta):
@@ -213,8 +220,9 @@ func (t *Table) UnsetProperties(ctx context.Context, names []string, ifExists bo
 				return fmt.Errorf("property %s is not set", key)
 			case strings.HasPrefix(key, propConstraint):
 				return fmt.Errorf("property %s: a constraint is taken away by DropConstraint", key)
-			case set && (strings.HasPrefix(key, "delta.columnMapping.") || key == propRowTracking ||
-				strings.HasPrefix(key, "delta.rowTracking.")):
+			case set && slices.Contains(keptProperties, key):
+				return fmt.Errorf("property %s is kept by writers and cannot be taken away", key)
+			case set && (key == propColumnMapping || key == propRowTracking):
 				return fmt.Errorf("property %s cannot be taken away: the table's files depend on it", key)
 			}
 			delete(a.meta.Configuration, key)

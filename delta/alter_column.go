@@ -165,7 +165,8 @@ func (t *Table) RenameColumn(ctx context.Context, path, name string, opts *Alter
 		if other, _ := lookupField(*at.owner, name); other != nil && other != at.field {
 			return fmt.Errorf("there is a column %q already", name)
 		}
-		if err := a.unread(path); err != nil {
+		parts := splitPath(path)
+		if err := errors.Join(a.unread(path), a.unsized(parts)); err != nil {
 			return err
 		}
 		old := at.field.Name
@@ -174,42 +175,33 @@ func (t *Table) RenameColumn(ctx context.Context, path, name string, opts *Alter
 				a.meta.PartitionColumns[i] = name
 			}
 		}
-		parts := splitPath(path)
-		parts[len(parts)-1] = name
+		to := append(slices.Clone(parts[:len(parts)-1]), name)
 		at.field.Name = name
 		a.operation = "RENAME COLUMN"
-		a.params = map[string]string{"oldColumnPath": path, "newColumnPath": joinPath(parts)}
-		return a.renameStats(path, joinPath(parts))
+		a.params = map[string]string{"oldColumnPath": path, "newColumnPath": joinPath(to)}
+		a.renameStats(parts, to)
+		return nil
 	})
 }
 
-// renameStats keeps the list of columns with statistics true.
-func (a *alteration) renameStats(from, to string) error {
-	const key = "delta.dataSkippingStatsColumns"
-	list := a.meta.Configuration[key]
+// renameStats keeps the list of columns with statistics true; to is nil for a column that goes.
+func (a *alteration) renameStats(from, to []string) {
+	list := a.meta.Configuration[propStatsColumns]
 	if list == "" {
-		return nil
+		return
 	}
-	columns := splitColumns(list)
-	for i, c := range columns {
-		if rest, ok := cutFold(c, from); ok && (rest == "" || rest[0] == '.') {
-			columns[i] = to + rest
+	var columns [][]string
+	for _, c := range splitPaths(list) {
+		switch {
+		case !within(c, from):
+			columns = append(columns, c)
+		case to != nil:
+			columns = append(columns, slices.Concat(to, c[len(from):]))
 		}
 	}
-	if to == "" {
-		columns = slices.DeleteFunc(columns, func(c string) bool { return c == "" || c[0] == '.' })
+	if a.meta.Configuration[propStatsColumns] = joinPaths(columns); len(columns) == 0 {
+		delete(a.meta.Configuration, propStatsColumns)
 	}
-	if a.meta.Configuration[key] = strings.Join(columns, ","); len(columns) == 0 {
-		delete(a.meta.Configuration, key)
-	}
-	return nil
-}
-
-func cutFold(s, prefix string) (rest string, ok bool) {
-	if len(s) < len(prefix) || !strings.EqualFold(s[:len(prefix)], prefix) {
-		return "", false
-	}
-	return s[len(prefix):], true
 }
 
 func joinPath(parts []string) string {
@@ -267,7 +259,8 @@ func (a *alteration) dropColumn(path string) error {
 	}
 	_, i := lookupField(*at.owner, at.field.Name)
 	*at.owner = slices.Delete(*at.owner, i, i+1)
-	return a.renameStats(path, "")
+	a.renameStats(splitPath(path), nil)
+	return nil
 }
 
 // within reports whether a path is the other or below it, its case ignored.
@@ -317,6 +310,16 @@ func (a *alteration) unread(path string) error {
 		}
 		return check(fmt.Sprintf("invariant of column %q", strings.Join(at, ".")), text)
 	})
+}
+
+// unsized makes sure that the column is no field of a struct whose CHAR and VARCHAR are noted by the names of its fields.
+func (a *alteration) unsized(path []string) error {
+	top, _ := a.schema.Lookup(path[0])
+	if len(path) < 2 || !hasKey(top.Metadata, metaLengths) {
+		return nil
+	}
+	text, _ := top.metaText(metaLengths)
+	return fmt.Errorf("the type of column %q is noted as %s, by the names that its fields have", top.Name, text)
 }
 
 // ColumnChange is what becomes of a column; what is nil stays.

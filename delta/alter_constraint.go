@@ -98,13 +98,9 @@ func (t *Table) ClusterBy(ctx context.Context, columns []string, opts *AlterOpti
 		if err != nil {
 			return err
 		}
-		old, err := a.snap.clusteringColumns()
+		was, err := a.snap.ClusteringColumns()
 		if err != nil {
 			return err
-		}
-		was := make([]string, len(old))
-		for i, path := range old {
-			was[i] = strings.Join(path, ".")
 		}
 		a.operation = "CLUSTER BY"
 		a.params = map[string]string{"oldClusteringColumns": strings.Join(was, ","),

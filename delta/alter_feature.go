@@ -85,8 +85,12 @@ func (a *alteration) unused(name string) error {
 	}
 	switch name {
 	case "clustering":
-		if columns, err := a.snap.clusteringColumns(); err != nil || len(columns) > 0 {
-			return fmt.Errorf("the table is clustered by %v; take that away by ClusterBy first (%v)", columns, err)
+		switch columns, err := a.snap.ClusteringColumns(); {
+		case err != nil:
+			return err
+		case len(columns) > 0:
+			return fmt.Errorf("the table is clustered by %s; take that away first: cluster it by no columns",
+				strings.Join(columns, ", "))
 		}
 		if _, set := a.snap.state.domains[clusteringDomain]; set {
 			a.tx.SetDomainMetadata(DomainMetadata{Domain: clusteringDomain, Removed: true,
@@ -97,9 +101,10 @@ func (a *alteration) unused(name string) error {
 			return fmt.Errorf("the table has the domains %s", strings.Join(sortedNames(a.snap.state.domains), ", "))
 		}
 	case "checkpointProtection":
-		if _, set := a.meta.Configuration[propProtection]; set {
-			return fmt.Errorf("older versions of the table have features that it protects; %s is set", propProtection)
-		}
+		return a.unprotected()
+	case "inCommitTimestamp":
+		delete(a.meta.Configuration, propICTVersion)
+		delete(a.meta.Configuration, propICTTimestamp)
 	case "columnMapping":
 		delete(a.meta.Configuration, propColumnMapping)
 	case "rowTracking":
@@ -107,6 +112,26 @@ func (a *alteration) unused(name string) error {
 	case "deletionVectors":
 		return a.unusedVectors()
 	}
+	return nil
+}
+
+// unprotected makes sure that the log no longer holds a version that the protection is for.
+func (a *alteration) unprotected() error {
+	protected, set := a.meta.int(propProtection)
+	if !set {
+		return nil
+	}
+	for c, err := range a.tx.table.commitFiles(a.ctx, 0) {
+		switch {
+		case err != nil:
+			return err
+		case c.version < protected:
+			return fmt.Errorf("the versions from %d to %d have features that were dropped since, and need it; they go "+
+				"from the log %s after their commit", c.version, protected-1, propLogRetention)
+		}
+		break
+	}
+	delete(a.meta.Configuration, propProtection)
 	return nil
 }
 

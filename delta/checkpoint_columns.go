@@ -38,7 +38,8 @@ var allColumns = []string{"txn", "add", "remove", "metaData", "protocol", "domai
 
 // newCheckpointColumns lays out the columns of these actions for the table: statistics as its properties say, by
 // default both as JSON and as columns, as Spark does.
-func newCheckpointColumns(meta *Metadata, schema *Schema, actions []string) (*checkpointColumns, error) {
+func newCheckpointColumns(s *Snapshot, actions []string) (*checkpointColumns, error) {
+	meta, schema := s.state.meta, s.schema
 	c := &checkpointColumns{json: meta.boolean(propStatsAsJSON, true), index: map[string]int{}}
 	vector := structOf(nullable("storageType", String), nullable("pathOrInlineDv", String),
 		nullable("offset", Integer), nullable("sizeInBytes", Integer), nullable("cardinality", Long))
@@ -54,7 +55,11 @@ func newCheckpointColumns(meta *Metadata, schema *Schema, actions []string) (*ch
 		if len(c.partitions) > 0 {
 			add.Fields = append(add.Fields, nullable("partitionValues_parsed", structOf(c.partitions...)))
 		}
-		stats, err := newStatsParser(meta, schema)
+		clustered, err := s.ClusteringColumns()
+		if err != nil {
+			return nil, err
+		}
+		stats, err := newStatsParser(meta, schema, clustered)
 		if err != nil {
 			return nil, err
 		}

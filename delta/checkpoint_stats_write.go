@@ -26,8 +26,8 @@ type statsNode struct {
 	seen     bool           // the JSON of the row has this struct
 }
 
-func newStatsParser(meta *Metadata, schema *Schema) (*statsParser, error) {
-	rules := newStatsRules(meta.Configuration)
+func newStatsParser(meta *Metadata, schema *Schema, clustered []string) (*statsParser, error) {
+	rules := newStatsRules(meta.Configuration, clustered)
 	walk := &statsColumns{rules: &rules, mapping: mappingOf(meta.Configuration)}
 	for _, f := range schema.Fields {
 		if isPartition(meta, f.Name) || !storable(f.Type) {

@@ -231,7 +231,7 @@ type checkpointPart struct {
 
 // begin opens a file with the columns of these actions.
 func (w *checkpointWriter) begin(ctx context.Context, key string, actions []string) (*checkpointPart, error) {
-	columns, err := newCheckpointColumns(w.snap.state.meta, w.snap.schema, actions)
+	columns, err := newCheckpointColumns(w.snap, actions)
 	if err != nil {
 		return nil, err
 	}

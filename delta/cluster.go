@@ -69,14 +69,6 @@ func newLayout(paths [][]string, curve, provider string, full bool) *layout {
 	return l
 }
 
-func joinPaths(paths [][]string) string {
-	var names []string
-	for _, p := range paths {
-		names = append(names, strings.Join(p, "."))
-	}
-	return strings.Join(names, ", ")
-}
-
 // orderable finds a column, or a field of a struct written as a.b, that rows can be laid out by.
 func (s *Snapshot) orderable(name string) ([]string, error) {
 	fields, path := s.Schema().Fields, []string(nil)
@@ -95,6 +87,17 @@ func (s *Snapshot) orderable(name string) ([]string, error) {
 		return nil, fmt.Errorf("z-order by %q: it is a partition column, all rows of a partition have the same value", name)
 	}
 	return path, nil
+}
+
+// ClusteringColumns are the paths of the columns that the table is clustered by, each as ClusterBy takes it; nil when it
+// is not clustered. Errors: ErrCorrupt. Spec: "Clustered Table".
+func (s *Snapshot) ClusteringColumns() ([]string, error) {
+	paths, err := s.clusteringColumns()
+	var columns []string
+	for _, p := range paths {
+		columns = append(columns, joinPath(p))
+	}
+	return columns, err
 }
 
 // clusteringColumns are the paths of the columns that the table is clustered by, by their names in the schema; nil

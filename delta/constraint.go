@@ -5,23 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/freshet-io/freshet/expr"
 )
 
 // ConstraintError says that a row breaks a rule of the table. The whole batch is refused.
 type ConstraintError struct {
-	Constraint string // what it is, for people: `CHECK constraint "positive"`, `generated column "day"`
-	Expression string // as the table has it
-	Row        int    // of the batch, from 0
-	Values     []ColumnValue
-	Err        error // why the expression could not be computed; nil when it is false or null
+	Constraint string        // what it is, for people: `CHECK constraint "positive"`, `generated column "day"`
+	Expression string        // as the table has it
+	Row        int           // of the batch, from 0
+	Values     []ColumnValue // that the expression reads
+	Others     []ColumnValue // of the row, as far as they are at hand; the first dozen
+	Err        error         // why the expression could not be computed; nil when it is false or null
 }
 
 // ColumnValue is what a column holds in one row, as text.
@@ -29,17 +28,15 @@ type ColumnValue struct {
 	Column, Value string
 }
 
-func (e *ConstraintError) Error() string { return fmt.Sprintf("row %d: %s", e.Row, e.Reason()) }
+func (e *ConstraintError) Error() string {
+	return fmt.Sprintf("row %d: %s%s", e.Row, e.Reason(), rowText(e.Others))
+}
 
-// Reason is the error without the number of the row.
+// Reason is the error without the row, but for the values that the expression reads.
 func (e *ConstraintError) Reason() string {
-	values := make([]string, len(e.Values))
-	for i, v := range e.Values {
-		values[i] = v.Column + " = " + v.Value
-	}
 	found := ""
-	if len(values) > 0 {
-		found = ": found " + strings.Join(values, ", ")
+	if len(e.Values) > 0 {
+		found = ": found " + valueList(e.Values)
 	}
 	if e.Err != nil {
 		return fmt.Sprintf("%s (%s) is broken%s: %v", e.Constraint, e.Expression, found, e.Err)
@@ -119,32 +116,12 @@ func conformInput(f *Field, arr arrow.Array, n int) (arrow.Array, error) {
 		arr.Retain()
 		return arr, nil
 	}
-	switch a := arr.(type) {
-	case *array.LargeString:
-		b := array.NewStringBuilder(memory.DefaultAllocator)
-		defer b.Release()
-		return narrowed(b, a, func(i int) { b.Append(a.Value(i)) })
-	case *array.LargeBinary:
-		b := array.NewBinaryBuilder(memory.DefaultAllocator, arrow.BinaryTypes.Binary)
-		defer b.Release()
-		return narrowed(b, a, func(i int) { b.Append(a.Value(i)) })
+	dense, err := expr.Dense(arr)
+	if err != nil {
+		return nil, fmt.Errorf("column %q: %w", f.Name, err)
 	}
-	return byName.conform(f, arr, f.Name)
-}
-
-// narrowed copies an array of large strings or binaries into one with 32-bit offsets.
-func narrowed(b array.Builder, a arrow.Array, add func(i int)) (arrow.Array, error) {
-	if size := a.Data().Buffers()[2].Len(); size > math.MaxInt32 {
-		return nil, fmt.Errorf("a batch of strings of %d bytes cannot be computed with; use smaller batches", size)
-	}
-	for i := range a.Len() {
-		if a.IsNull(i) {
-			b.AppendNull()
-		} else {
-			add(i)
-		}
-	}
-	return b.NewArray(), nil
+	defer dense.Release()
+	return byName.conform(f, dense, f.Name)
 }
 
 // compute evaluates the rule for every row. The array is the caller's. Errors: *ConstraintError.
@@ -201,22 +178,9 @@ func (r *rule) failed(err error, in arrow.RecordBatch) error {
 func (r *rule) fault(in arrow.RecordBatch, row int, err error) *ConstraintError {
 	e := &ConstraintError{Constraint: r.what, Expression: r.text, Row: row, Err: err}
 	for i := range r.fields {
-		e.Values = append(e.Values, valueOf(r.fields[i].Name, in.Column(i), row))
+		e.Values = append(e.Values, valueOf(r.fields[i].Name, in.Column(i), row, shownValue))
 	}
 	return e
-}
-
-// valueOf is a value for people; one that is long is cut.
-func valueOf(column string, arr arrow.Array, row int) ColumnValue {
-	const most = 200
-	text := "null"
-	if arr.IsValid(row) {
-		text = strings.Clone(arr.ValueStr(row))
-	}
-	if runes := []rune(text); len(runes) > most {
-		text = string(runes[:most]) + "…"
-	}
-	return ColumnValue{Column: column, Value: text}
 }
 
 // constraints are the table's CHECK constraints and invariants. Spec: "CHECK Constraints", "Column Invariants".

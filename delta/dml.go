@@ -132,6 +132,29 @@ func (s *Snapshot) Source(opts *ScanOptions) RowSource {
 	}}
 }
 
+// dense is the source with batches of one layout, whatever the rows come in.
+func (r RowSource) dense() RowSource {
+	schema := expr.DenseSchema(r.Schema)
+	if schema == r.Schema {
+		return r
+	}
+	return RowSource{Schema: schema, Rows: func(ctx context.Context) iter.Seq2[arrow.RecordBatch, error] {
+		return func(yield func(arrow.RecordBatch, error) bool) {
+			for batch, err := range r.Rows(ctx) {
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				dense, err := expr.DenseBatch(batch)
+				batch.Release()
+				if !yield(dense, err) || err != nil {
+					return
+				}
+			}
+		}
+	}}
+}
+
 // attempt does an operation's work on one version of the table and commits it. What it wrote and could not commit
 // it takes back.
 type attempt func(ctx context.Context, snap *Snapshot, deadline time.Time) (*DMLResult, error)

@@ -23,6 +23,9 @@ var (
 	// ErrConflict says that another commit won and the transaction cannot be built upon it; the error is a
 	// *ConflictError.
 	ErrConflict = errors.New("conflict with another commit")
+	// ErrUpgrade says that a change needs a table feature that the table's protocol does not have, and that was not
+	// allowed: AlterOptions.Upgrade.
+	ErrUpgrade = errors.New("allow the upgrade, if all who read and write the table know it")
 )
 
 // UnsupportedError names what keeps a table from being read or written.

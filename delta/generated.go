@@ -94,7 +94,7 @@ func (g *generatedColumn) complete(ctx context.Context, arrays []arrow.Array, n 
 	}
 	defer in.Release()
 	fault := g.fault(in, next, nil)
-	fault.Values = append([]ColumnValue{valueOf(g.field.Name, given, next)}, fault.Values...)
-	fault.Err = fmt.Errorf("wanted %s = %s", g.field.Name, valueOf("", wanted, next).Value)
+	fault.Values = append([]ColumnValue{valueOf(g.field.Name, given, next, shownValue)}, fault.Values...)
+	fault.Err = fmt.Errorf("wanted %s = %s", g.field.Name, valueOf("", wanted, next, shownValue).Value)
 	return nil, fault
 }

@@ -70,7 +70,7 @@ func (c *identityColumn) complete(given arrow.Array, n int, keep bool) (made arr
 		if values != nil && values.IsValid(i) {
 			if !c.given && !keep {
 				return nil, nil, &ConstraintError{Constraint: fmt.Sprintf("identity column %q", c.field.Name),
-					Expression: "GENERATED ALWAYS", Row: i, Values: []ColumnValue{valueOf(c.field.Name, given, i)},
+					Expression: "GENERATED ALWAYS", Row: i, Values: []ColumnValue{valueOf(c.field.Name, given, i, shownValue)},
 					Err: fmt.Errorf("the table gives out its values; leave the column out")}
 			}
 			b.Append(values.Value(i))

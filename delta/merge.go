@@ -69,6 +69,7 @@ func (t *Table) Merge(ctx context.Context, source RowSource, m *Merge, opts *DML
 	if err := m.check(); err != nil {
 		return nil, fmt.Errorf("merge: %w", err)
 	}
+	source = source.dense()
 	r, err := t.rerun(ctx, &o, func(ctx context.Context, snap *Snapshot, deadline time.Time) (*DMLResult, error) {
 		p, err := newMergePlan(snap, source, m, &o)
 		if err != nil {

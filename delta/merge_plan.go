@@ -429,7 +429,7 @@ func (e *rowEdit) isComputed(f *Field) bool {
 
 // quotePath is the path that is one name, whatever characters it has.
 func quotePath(name string) string {
-	if !strings.ContainsAny(name, ".`") {
+	if !strings.ContainsAny(name, ".,` ") {
 		return name
 	}
 	return "`" + strings.ReplaceAll(name, "`", "``") + "`"

@@ -88,8 +88,12 @@ func (r *optimizer) do(ctx context.Context, j *job) (done *rewritten, err error)
 
 // rewriter begins files for rows that come out of the table's own files.
 func (s *Snapshot) rewriter(targetBytes int64) (*Writer, error) {
-	return NewWriter(s.table.st, s.Metadata(), s.Protocol(),
-		&WriterOptions{TargetFileBytes: targetBytes, Trusted: true, RowIDs: tracksRows(s.Metadata())})
+	clustered, err := s.ClusteringColumns()
+	if err != nil {
+		return nil, err
+	}
+	return NewWriter(s.table.st, s.Metadata(), s.Protocol(), &WriterOptions{TargetFileBytes: targetBytes,
+		ClusteredBy: clustered, Trusted: true, RowIDs: tracksRows(s.Metadata())})
 }
 
 // rewriteScan are the options of a scan whose rows are written again: with their ids, where the table promises that

@@ -2,7 +2,6 @@ package delta
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -13,126 +12,6 @@ import (
 
 	"github.com/freshet-io/freshet/expr"
 )
-
-// WriteMode says what becomes of the rows that a table has when others are written to it.
-type WriteMode string
-
-// The modes of Write.
-const (
-	WriteAppend       WriteMode = "append"       // they stay; the default
-	WriteOverwrite    WriteMode = "overwrite"    // they go
-	WriteReplaceWhere WriteMode = "replaceWhere" // those go for which a condition is true, which must be true of the new ones
-	WriteDynamic      WriteMode = "dynamic"      // those of partitions go that the new ones have rows for
-)
-
-// WriteOptions tune Write. The zero value of each field means its default.
-type WriteOptions struct {
-	DMLOptions
-
-	Mode  WriteMode  // default WriteAppend
-	Where *expr.Expr // of WriteReplaceWhere, and then required
-	// EvolveSchema adds columns, and fields of structs, that the rows have and the table lacks.
-	EvolveSchema bool
-	// ReplaceSchema, of WriteOverwrite only, makes the schema of the rows that of the table, partitioned by PartitionBy.
-	ReplaceSchema bool
-	PartitionBy   []string
-}
-
-func (o *WriteOptions) validate() error {
-	var faults []error
-	switch o.Mode {
-	case WriteAppend, WriteOverwrite, WriteReplaceWhere, WriteDynamic:
-	default:
-		faults = append(faults, fmt.Errorf("mode: found %q, wanted append, overwrite, replaceWhere or dynamic", o.Mode))
-	}
-	if (o.Mode == WriteReplaceWhere) != (o.Where != nil) {
-		faults = append(faults, errors.New("a condition belongs to the mode replaceWhere, which needs one"))
-	}
-	if o.ReplaceSchema && o.Mode != WriteOverwrite {
-		faults = append(faults, errors.New("the schema can be replaced in the mode overwrite only"))
-	}
-	if o.PartitionBy != nil && !o.ReplaceSchema {
-		faults = append(faults, errors.New("the partitioning can be replaced together with the schema only"))
-	}
-	return errors.Join(faults...)
-}
-
-// ReplaceWhereError says that a row to be written does not fulfil the condition under which it was to replace others.
-type ReplaceWhereError struct {
-	Where string
-	Row   int64 // of all rows that were to be written, from 0
-}
-
-func (e *ReplaceWhereError) Error() string {
-	return fmt.Sprintf("row %d is not one for which %s is true: wanted only such rows in place of such rows", e.Row,
-		e.Where)
-}
-
-// Write writes rows of this schema in one version, in place of none or some of those that are there. The batches become
-// the table's; they are read once, also when a race is lost. A lost race that concerns the rows is answered by finding
-// anew what is to go; when schema, partitioning or properties have changed meanwhile, it fails. Errors:
-// *ReplaceWhereError; those of Writer.Write about rows; *UnsupportedError; ErrConflict; as Transaction.Commit.
-func (t *Table) Write(ctx context.Context, rows iter.Seq2[arrow.RecordBatch, error], schema *arrow.Schema,
-	opts *WriteOptions,
-) (*DMLResult, error) {
-	var o WriteOptions
-	if opts != nil {
-		o = *opts
-	}
-	o.DMLOptions = o.DMLOptions.withDefaults()
-	if o.Mode == "" {
-		o.Mode = WriteAppend
-	}
-	r, err := t.write(ctx, rows, schema, &o)
-	if err != nil {
-		return nil, fmt.Errorf("write: %w", err)
-	}
-	return r, nil
-}
-
-func (t *Table) write(ctx context.Context, rows iter.Seq2[arrow.RecordBatch, error], schema *arrow.Schema,
-	o *WriteOptions,
-) (r *DMLResult, err error) {
-	if err := o.validate(); err != nil {
-		return nil, err
-	}
-	snap, err := t.Snapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	w := &tableWrite{opts: o, began: snap}
-	if w.meta, err = o.metadata(snap, schema); err != nil {
-		return nil, err
-	}
-	if len(o.Txns) > 0 && hasTxns(snap, o.Txns) {
-		return &DMLResult{Version: snap.Version(), Snapshot: snap}, nil
-	}
-	defer func() { err = dropped(ctx, err, w.data, w.changes) }()
-	if err := w.takeRows(ctx, rows); err != nil {
-		return nil, err
-	}
-	return t.rerun(ctx, &o.DMLOptions, w.attempt)
-}
-
-// metadata is that of the version to come; nil: as it is.
-func (o *WriteOptions) metadata(snap *Snapshot, schema *arrow.Schema) (*Metadata, error) {
-	if !o.EvolveSchema && !o.ReplaceSchema {
-		return nil, nil
-	}
-	incoming, err := snap.Metadata().incoming(schema)
-	if err != nil {
-		return nil, err
-	}
-	if !o.ReplaceSchema {
-		return withMissing(snap, incoming)
-	}
-	meta, err := snap.Metadata().WithSchema(incoming)
-	if err != nil {
-		return nil, err
-	}
-	meta.PartitionColumns = slices.Clone(o.PartitionBy)
-	return meta, nil
-}
 
 // tableWrite is rows on their way into a table. They are written once; what they replace is found by each attempt.
 type tableWrite struct {
@@ -237,9 +116,8 @@ func (c *replaceCheck) look(ctx context.Context, batch arrow.RecordBatch) (err e
 
 // attempt finds what goes in one version of the table, and commits it together with what comes.
 func (w *tableWrite) attempt(ctx context.Context, snap *Snapshot, deadline time.Time) (*DMLResult, error) {
-	if !sameMetadata(snap.Metadata(), w.began.Metadata()) || !sameProtocol(snap.Protocol(), w.began.Protocol()) {
-		return nil, fmt.Errorf("version %d of the table has another schema, partitioning or other properties than version "+
-			"%d, which the files were written for; write the rows again", snap.Version(), w.began.Version())
+	if !w.suits(snap) {
+		return nil, &staleFilesError{w.began.Version(), snap.Version()}
 	}
 	e, err := newRowEdit(snap, &w.opts.DMLOptions, w.meta)
 	if err != nil {
@@ -251,6 +129,15 @@ func (w *tableWrite) attempt(ctx context.Context, snap *Snapshot, deadline time.
 		return nil, dropped(ctx, err, e.data, e.changes)
 	}
 	return e.commit(ctx, deadline, editCommit{operation: "WRITE", params: w.params(e), metrics: w.metrics, reads: reads})
+}
+
+// suits reports whether the files that were written are right for this version of the table.
+func (w *tableWrite) suits(snap *Snapshot) bool {
+	before, after := w.began.state, snap.state
+	if w.meta != nil {
+		return sameMetadata(before.meta, after.meta) && sameProtocol(before.proto, after.proto)
+	}
+	return harmless(before.meta, after.meta) && adoptable(before.proto, after.proto)
 }
 
 // makeRoom takes out what the new rows replace, and tells what the write depends on.

@@ -34,6 +34,9 @@ const (
 	propRowTrackingSuspended = "delta.rowTrackingSuspended"
 	propCodec                = "delta.parquet.compression.codec"
 	propICTTimestamp         = "delta.inCommitTimestampEnablementTimestamp"
+	propStatsColumns         = "delta.dataSkippingStatsColumns"
+	propStatsCount           = "delta.dataSkippingNumIndexedCols"
+	propStatsPrefix          = "delta.dataSkippingStringPrefixLength"
 
 	defaultLogRetention  = 30 * 24 * time.Hour
 	defaultFileRetention = 7 * 24 * time.Hour

@@ -48,6 +48,10 @@ func (p *Protocol) Supports(feature string) bool {
 	return slices.Contains(p.features(), feature)
 }
 
+// Features are the names of all features of the protocol, by name or implied by its versions, in no order. Spec: "Table
+// Features".
+func (p *Protocol) Features() []string { return slices.Clone(p.features()) }
+
 // features are all features of the protocol, also those that its versions imply.
 func (p *Protocol) features() []string {
 	if p.MinWriterVersion >= featureWriterVersion {

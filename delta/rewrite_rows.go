@@ -204,10 +204,15 @@ func (e *rowEdit) write(ctx context.Context, rows arrow.RecordBatch) (arrow.Reco
 }
 
 func (e *rowEdit) writer() (w *Writer, err error) {
-	if e.data == nil {
-		e.data, err = NewWriter(e.table.st, e.meta, e.proto,
-			&WriterOptions{RowIDs: e.tracked, KeepIdentity: !e.fresh, TargetFileBytes: e.opts.TargetFileBytes})
+	if e.data != nil {
+		return e.data, nil
 	}
+	clustered, err := e.snap.ClusteringColumns()
+	if err != nil {
+		return nil, err
+	}
+	e.data, err = NewWriter(e.table.st, e.meta, e.proto, &WriterOptions{RowIDs: e.tracked, KeepIdentity: !e.fresh,
+		ClusteredBy: clustered, TargetFileBytes: e.opts.TargetFileBytes})
 	return e.data, err
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/freshet-io/freshet/expr"
 )
 
 var (
@@ -75,8 +77,9 @@ func ArrowType(t Type) arrow.DataType {
 	return arrow.Null
 }
 
-// SchemaFromArrow returns the Delta schema of record batches. It refuses names that Validate refuses and types that
-// would have to change their values: unsigned integers, times of day, timestamps that are not in µs.
+// SchemaFromArrow returns the Delta schema of record batches, in whichever layout they have their values: dictionaries,
+// runs, views, large and fixed-size strings and lists (expr.DenseType). It refuses names that Validate refuses and types
+// that would have to change their values: unsigned integers, times of day, timestamps that are not in µs.
 func SchemaFromArrow(as *arrow.Schema) (*Schema, error) {
 	fields, faults := fieldsFromArrow(as.Fields(), "")
 	s := &Schema{Fields: fields}
@@ -102,7 +105,7 @@ func fieldsFromArrow(in []arrow.Field, path string) (out []Field, faults []error
 }
 
 func typeFromArrow(t arrow.DataType, path string) (Type, error) {
-	switch t := t.(type) {
+	switch t := expr.DenseType(t).(type) {
 	case *arrow.TimestampType:
 		if t.Unit != arrow.Microsecond {
 			return nil, fmt.Errorf("column %q: found %s, wanted timestamp[us]; Delta holds microseconds, "+
@@ -122,12 +125,10 @@ func typeFromArrow(t arrow.DataType, path string) (Type, error) {
 		return &Struct{Fields: fields}, nil
 	case *arrow.ListType:
 		return arrayFromArrow(t.ElemField(), path)
-	case *arrow.LargeListType:
-		return arrayFromArrow(t.ElemField(), path)
 	case *arrow.MapType:
 		return mapFromArrow(t, path)
 	}
-	if p, ok := primitiveFromArrow(t.ID()); ok {
+	if p, ok := primitiveFromArrow(expr.DenseType(t).ID()); ok {
 		return p, nil
 	}
 	return nil, fmt.Errorf("column %q: the Arrow type %s has no counterpart in Delta; cast the column", path, t)
@@ -149,9 +150,9 @@ func primitiveFromArrow(id arrow.Type) (Primitive, bool) {
 		return Double, true
 	case arrow.BOOL:
 		return Boolean, true
-	case arrow.STRING, arrow.LARGE_STRING:
+	case arrow.STRING:
 		return String, true
-	case arrow.BINARY, arrow.LARGE_BINARY:
+	case arrow.BINARY:
 		return Binary, true
 	case arrow.DATE32:
 		return Date, true

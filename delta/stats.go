@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -14,64 +15,100 @@ import (
 
 // statsRules say for which columns an add action has statistics, and how. Spec: "Per-file Statistics".
 type statsRules struct {
-	columns     map[string]bool // lower-cased paths of the columns; nil: the first indexed ones
-	indexed     int             // leaf columns from the first on; -1: all
-	prefix      int             // UTF-16 units of a string that are kept
-	tightBounds bool            // the table can have deletion vectors, so that bounds must say that they are tight
+	clustered   statsPaths // have them always
+	columns     statsPaths // nil: the first indexed ones
+	indexed     int        // leaf columns from the first on; -1: all
+	prefix      int        // UTF-16 units of a string that are kept
+	tightBounds bool       // the table can have deletion vectors, so that bounds must say that they are tight
 }
 
-func newStatsRules(properties map[string]string) statsRules {
+// newStatsRules are the rules of a table with these properties that is clustered by the columns of these paths.
+func newStatsRules(properties map[string]string, clustered []string) statsRules {
 	r := statsRules{indexed: 32, prefix: 32}
-	if n, err := strconv.Atoi(properties["delta.dataSkippingNumIndexedCols"]); err == nil {
+	if n, err := strconv.Atoi(properties[propStatsCount]); err == nil {
 		r.indexed = n
 	}
-	if n, err := strconv.Atoi(properties["delta.dataSkippingStringPrefixLength"]); err == nil && n > 0 {
+	if n, err := strconv.Atoi(properties[propStatsPrefix]); err == nil && n > 0 {
 		r.prefix = n
 	}
-	if list := strings.TrimSpace(properties["delta.dataSkippingStatsColumns"]); list != "" {
-		r.columns = make(map[string]bool)
-		for _, path := range splitColumns(list) {
-			r.columns[strings.ToLower(path)] = true
+	if list := strings.TrimSpace(properties[propStatsColumns]); list != "" {
+		r.columns = statsPaths{}
+		for _, path := range splitPaths(list) {
+			r.columns.add(path)
 		}
 	}
-	r.tightBounds = strings.EqualFold(properties["delta.enableDeletionVectors"], "true")
+	r.clustered = statsPaths{}
+	for _, path := range clustered {
+		r.clustered.add(splitPath(path))
+	}
+	r.tightBounds = strings.EqualFold(properties[propDeletionVectors], "true")
 	return r
 }
 
-// splitColumns splits a list of column paths at its commas; parts may be quoted by backticks, doubled inside.
-func splitColumns(list string) (paths []string) {
-	var path strings.Builder
-	quoted := false
-	for i := 0; i < len(list); i++ {
-		switch c := list[i]; {
-		case c == '`' && quoted && i+1 < len(list) && list[i+1] == '`':
-			path.WriteByte('`')
-			i++
-		case c == '`':
-			quoted = !quoted
-		case c == ',' && !quoted:
-			paths = append(paths, strings.TrimSpace(path.String()))
-			path.Reset()
-		default:
-			path.WriteByte(c)
-		}
-	}
-	return append(paths, strings.TrimSpace(path.String()))
-}
+// statsPaths are columns, and fields of structs, with all that is below them.
+type statsPaths map[string]bool
 
-// wants reports whether the n-th leaf, of this path, has statistics.
-func (r *statsRules) wants(n int, path []*parquet.Column) bool {
-	if r.columns == nil {
-		return r.indexed < 0 || n < r.indexed
+func (s statsPaths) add(path []string) { s[strings.ToLower(joinPath(path))] = true }
+
+func (s statsPaths) hold(path []*parquet.Column) bool {
+	if len(s) == 0 {
+		return false
 	}
-	name := ""
+	var parts []string
 	for _, c := range path {
-		name = columnPath(name, strings.ToLower(c.Source()))
-		if r.columns[name] {
+		if parts = append(parts, c.Source()); s[strings.ToLower(joinPath(parts))] {
 			return true
 		}
 	}
 	return false
+}
+
+// splitPaths splits a list of column paths at its commas; parts may be quoted by backticks, doubled inside.
+func splitPaths(list string) (paths [][]string) {
+	quoted, from := false, 0
+	for i := range len(list) {
+		switch {
+		case list[i] == '`':
+			quoted = !quoted
+		case list[i] == ',' && !quoted:
+			paths = append(paths, splitPath(strings.TrimSpace(list[from:i])))
+			from = i + 1
+		}
+	}
+	return append(paths, splitPath(strings.TrimSpace(list[from:])))
+}
+
+// joinPaths is the list that splitPaths reads.
+func joinPaths(paths [][]string) string {
+	list := make([]string, len(paths))
+	for i, path := range paths {
+		list[i] = joinPath(path)
+	}
+	return strings.Join(list, ",")
+}
+
+// checkStatsColumns makes sure that a list of columns with statistics names columns that the table has.
+func checkStatsColumns(schema *Schema, list string) error {
+	if strings.TrimSpace(list) == "" {
+		return nil
+	}
+	for _, path := range splitPaths(list) {
+		if _, err := findColumn(schema, joinPath(path)); err != nil {
+			return fmt.Errorf("property %s: %w", propStatsColumns, err)
+		}
+	}
+	return nil
+}
+
+// wants reports whether the n-th leaf, of this path, has statistics.
+func (r *statsRules) wants(n int, path []*parquet.Column) bool {
+	switch {
+	case r.clustered.hold(path):
+		return true
+	case r.columns != nil:
+		return r.columns.hold(path)
+	}
+	return r.indexed < 0 || n < r.indexed
 }
 
 // stats returns the statistics of a finished file.

@@ -1,10 +1,13 @@
 package delta_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -155,4 +158,100 @@ func textNull(t *testing.T, name string, v, lo, hi *string) int {
 		t.Errorf("%s: %q is above the maximum %q", name, *v, *hi)
 	}
 	return 0
+}
+
+// statColumns are the columns that have bounds and counts of nulls in each live file.
+func statColumns(t *testing.T, table *delta.Table) (columns []string) {
+	t.Helper()
+	for f, err := range snapshot(t, table).Files(context.Background(), &delta.FilesOptions{Stats: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stats struct {
+			NullCount, MinValues map[string]any
+		}
+		if err := json.Unmarshal([]byte(f.Stats), &stats); err != nil {
+			t.Fatal(err)
+		}
+		lows, nulls := slices.Sorted(maps.Keys(stats.MinValues)), slices.Sorted(maps.Keys(stats.NullCount))
+		if !slices.Equal(lows, nulls) {
+			t.Errorf("bounds of %v, counts of nulls of %v", lows, nulls)
+		}
+		columns = append(columns, strings.Join(nulls, " "))
+	}
+	return columns
+}
+
+// Clustering columns have statistics wherever they stand, also in files that are written anew and in checkpoints.
+func TestStats_ClusteringColumns_HaveThemAlways(t *testing.T) {
+	ctx := context.Background()
+	s := fields("a", delta.Long, "b", delta.Long, "c.d", delta.Long,
+		"s", &delta.Struct{Fields: fields("x", delta.Long, "y", delta.Long).Fields})
+	for properties, want := range map[string]string{
+		"delta.dataSkippingNumIndexedCols=0":   "c.d s",
+		"delta.dataSkippingNumIndexedCols=1":   "a c.d s",
+		"delta.dataSkippingNumIndexedCols=-1":  "a b c.d s",
+		"delta.dataSkippingStatsColumns=b":     "b c.d s",
+		"delta.dataSkippingStatsColumns=`c.d`": "c.d s",
+	} {
+		key, value, _ := strings.Cut(properties, "=")
+		table, err := delta.Create(ctx, store.NewMem(), &delta.CreateOptions{Schema: s, ClusterBy: []string{"`c.d`", "s.y"},
+			Properties: map[string]string{key: value}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := `[{"a":1,"b":2,"c.d":3,"s":{"x":4,"y":5}}]`
+		write(t, table, s, row, nil)
+		write(t, table, s, row, nil)
+		if got := statColumns(t, table); !slices.Equal(got, []string{want, want}) {
+			t.Errorf("%s: got %v, want twice %s", properties, got, want)
+		}
+		if _, err := table.Update(ctx, set(t, "a", "a + 1"), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := table.Optimize(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := statColumns(t, table); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s, optimized: got %v, want %s", properties, got, want)
+		}
+		if err := table.Checkpoint(ctx, snapshot(t, table)); err != nil {
+			t.Fatal(err)
+		}
+		opts := &delta.ScanOptions{Where: parse(t, "s.y = 6 OR `c.d` = 4")}
+		if got := scanLines(t, snapshot(t, table), opts); len(got) != 0 {
+			t.Errorf("%s: got %v, want no row", properties, got)
+		}
+	}
+}
+
+func TestSetProperties_StatsColumns_MustBeThereAndFollowRenames(t *testing.T) {
+	ctx := context.Background()
+	s := fields("a,b", delta.Long, "c.d", delta.Long,
+		"s", &delta.Struct{Fields: fields("x", delta.Long, "y", delta.Long).Fields})
+	table := made(t, s, map[string]string{"delta.columnMapping.mode": "name"})
+	list := func(want string) {
+		t.Helper()
+		if got := snapshot(t, table).Property("delta.dataSkippingStatsColumns"); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	const key = "delta.dataSkippingStatsColumns"
+	_, err := table.SetProperties(ctx, map[string]string{key: "c"}, nil)
+	refused(t, err, `column "c": the table has no such column`)
+	r, err := table.SetProperties(ctx, map[string]string{key: "`a,b`, `c.d`,s.x"}, nil)
+	done(t, r, err)
+	r, err = table.RenameColumn(ctx, "`c.d`", "e.f", nil)
+	done(t, r, err)
+	list("`a,b`,`e.f`,s.x")
+	r, err = table.RenameColumn(ctx, "s", "t", nil)
+	done(t, r, err)
+	list("`a,b`,`e.f`,t.x")
+	r, err = table.DropColumns(ctx, []string{"`a,b`", "t.x"}, nil)
+	done(t, r, err)
+	list("`e.f`")
+	write(t, table, fields("e.f", delta.Long), `[{"e.f":1}]`, nil)
+	if got := statColumns(t, table); len(got) != 1 || strings.Contains(got[0], " ") {
+		t.Errorf("got %v, want one column", got)
+	}
 }

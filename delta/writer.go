@@ -34,6 +34,9 @@ type WriterOptions struct {
 	// RowIDs says that batches may have the int64 columns RowIDColumn and RowCommitVersionColumn, which files keep:
 	// rows that moved keep their ids. Null stands for the id that the place of the row gives it.
 	RowIDs bool
+	// ClusteredBy are the paths of the table's clustering columns, Snapshot.ClusteringColumns: files have statistics of
+	// them whatever the properties say. Default: none.
+	ClusteredBy []string
 	// Trusted says that the rows come out of this table: values that are there are neither computed nor checked
 	// (constraints, generated columns, identity columns, defaults).
 	Trusted bool

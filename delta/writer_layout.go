@@ -37,7 +37,8 @@ func newFileLayout(m *Metadata, p *Protocol, opts *WriterOptions) (*fileLayout, 
 	if err := checkPartitionColumns(schema, m.PartitionColumns); err != nil {
 		return nil, err
 	}
-	l := &fileLayout{schema: schema, mapping: mappingOf(m.Configuration), rules: newStatsRules(m.Configuration)}
+	l := &fileLayout{schema: schema, mapping: mappingOf(m.Configuration),
+		rules: newStatsRules(m.Configuration, opts.ClusteredBy)}
 	if l.codec, err = codecOf(m.Configuration); err != nil {
 		return nil, err
 	}

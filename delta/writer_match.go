@@ -10,19 +10,19 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/freshet-io/freshet/delta/internal/parquet"
+	"github.com/freshet-io/freshet/expr"
 )
 
 // NullError says that a row has null where the schema says NOT NULL.
 type NullError struct {
-	Column string // path of the column, its parts joined by dots
-	Row    int    // of the batch, from 0; -1 when the value is inside a list or map, or the column is missing
+	Column string        // path of the column, its parts joined by dots
+	Row    int           // of the batch, from 0
+	Others []ColumnValue // of the row, its first dozen columns but for that one
 }
 
 func (e *NullError) Error() string {
-	if e.Row < 0 {
-		return fmt.Sprintf("column %q: found null, wanted a value: the column is NOT NULL", e.Column)
-	}
-	return fmt.Sprintf("column %q, row %d: found null, wanted a value: the column is NOT NULL", e.Column, e.Row)
+	return fmt.Sprintf("column %q, row %d: found null, wanted a value: the column is NOT NULL%s", e.Column, e.Row,
+		rowText(e.Others))
 }
 
 // matcher finds a batch's columns for a schema. It remembers the last batch's schema, since most are alike.
@@ -32,8 +32,8 @@ type matcher struct {
 	places []int // of the schema's columns, then of extras, in the batch; -1: it has none
 }
 
-// match returns the batch's arrays in the order of the schema and of the extras, nil for columns that it lacks.
-func (m *matcher) match(s *Schema, rec arrow.RecordBatch) ([]arrow.Array, error) {
+// match finds the batch's arrays, and makes dense those of a layout that files cannot be written from.
+func (m *matcher) match(s *Schema, rec arrow.RecordBatch) (*completion, error) {
 	if m.last == nil || m.last != rec.Schema() && !m.last.Equal(rec.Schema()) {
 		places, err := m.find(s, rec.Schema())
 		if err != nil {
@@ -41,13 +41,39 @@ func (m *matcher) match(s *Schema, rec arrow.RecordBatch) ([]arrow.Array, error)
 		}
 		m.last, m.places = rec.Schema(), places
 	}
-	arrays := make([]arrow.Array, len(m.places))
+	c := &completion{arrays: make([]arrow.Array, len(m.places)), n: int(rec.NumRows())}
 	for i, at := range m.places {
-		if at >= 0 {
-			arrays[i] = rec.Column(at)
+		switch {
+		case at < 0:
+		case encodable(rec.Column(at).DataType()):
+			c.arrays[i] = rec.Column(at)
+		default:
+			arr, err := expr.Dense(rec.Column(at))
+			if err != nil {
+				c.release()
+				return nil, fmt.Errorf("column %q: %w", rec.ColumnName(at), err)
+			}
+			c.set(i, arr)
 		}
 	}
-	return arrays, nil
+	return c, nil
+}
+
+// encodable reports whether files are written from arrays of the type as they are, large ones among them.
+func encodable(t arrow.DataType) bool {
+	switch t := t.(type) {
+	case *arrow.LargeStringType, *arrow.LargeBinaryType:
+		return true
+	case *arrow.StructType:
+		return !slices.ContainsFunc(t.Fields(), func(f arrow.Field) bool { return !encodable(f.Type) })
+	case *arrow.MapType:
+		return encodable(t.KeyType()) && encodable(t.ItemType())
+	case *arrow.ListType:
+		return encodable(t.Elem())
+	case *arrow.LargeListType:
+		return encodable(t.Elem())
+	}
+	return arrow.TypeEqual(t, expr.DenseType(t))
 }
 
 // checkColumns checks that no row has null where the schema wants a value.
@@ -80,7 +106,7 @@ func (m *matcher) find(s *Schema, as *arrow.Schema) ([]int, error) {
 		if places[i] >= 0 {
 			return nil, fmt.Errorf("column %q: the batch has it twice", field.Name)
 		}
-		if err := checkType(field.Type, f.Type, field.Name); err != nil {
+		if err := checkType(field.Type, expr.DenseType(f.Type), field.Name); err != nil {
 			return nil, err
 		}
 		places[i] = j
@@ -96,7 +122,7 @@ func extraType(name string) arrow.DataType {
 	return arrow.PrimitiveTypes.Int64
 }
 
-// checkType checks that arrays of type a hold values of t. An array of type null holds nulls of any type.
+// checkType checks that arrays of type a, a dense one, hold values of t. An array of type null holds nulls of any type.
 func checkType(t Type, a arrow.DataType, path string) error {
 	mismatch := &SchemaMismatchError{Column: path, Found: a.String(), Wanted: t.String()}
 	if a.ID() == arrow.NULL {
@@ -119,7 +145,7 @@ func checkType(t Type, a arrow.DataType, path string) error {
 		}
 		return nil
 	case *Array:
-		if l, ok := a.(arrow.ListLikeType); ok && (a.ID() == arrow.LIST || a.ID() == arrow.LARGE_LIST) {
+		if l, ok := a.(*arrow.ListType); ok {
 			return checkType(t.Element, l.Elem(), columnPath(path, "element"))
 		}
 		return mismatch
@@ -144,7 +170,7 @@ func checkType(t Type, a arrow.DataType, path string) error {
 func checkNulls(f *Field, arr arrow.Array, path string, n int) error {
 	if !f.Nullable && n != 0 {
 		if arr == nil || arr.DataType().ID() == arrow.NULL && arr.Len() > 0 {
-			return &NullError{path, -1}
+			return &NullError{Column: path, Row: -1}
 		}
 	}
 	if arr == nil || arr.Len() == 0 {
@@ -162,7 +188,7 @@ func firstNull(arr arrow.Array, path string, n int) error {
 			if n < 0 {
 				i = -1
 			}
-			return &NullError{path, i}
+			return &NullError{Column: path, Row: i}
 		}
 	}
 	return nil
@@ -202,7 +228,7 @@ func checkField(f *Field, s *array.Struct, path string, n int) error {
 			if n < 0 {
 				i = -1
 			}
-			return &NullError{path, i}
+			return &NullError{Column: path, Row: i}
 		}
 	}
 	if child == nil {

@@ -13,6 +13,7 @@ import (
 // rowRules are what the table asks of the values of rows, but for NOT NULL. The zero value asks nothing.
 type rowRules struct {
 	defaults   []*defaultColumn
+	lengths    []*lengthRule
 	identities []*identityColumn
 	generated  []*generatedColumn
 	checks     []*rule
@@ -21,6 +22,9 @@ type rowRules struct {
 // newRowRules gathers the rules of the table. Errors: *UnsupportedError for one that cannot be kept.
 func newRowRules(m *Metadata, p *Protocol, schema *Schema) (r rowRules, err error) {
 	if r.defaults, err = defaultColumns(p, schema); err != nil {
+		return r, err
+	}
+	if r.lengths, err = lengthRules(schema); err != nil {
 		return r, err
 	}
 	if r.identities, err = identityColumns(p, schema); err != nil {
@@ -34,12 +38,12 @@ func newRowRules(m *Metadata, p *Protocol, schema *Schema) (r rowRules, err erro
 }
 
 func (r *rowRules) none() bool {
-	return len(r.defaults)+len(r.identities)+len(r.generated)+len(r.checks) == 0
+	return len(r.defaults)+len(r.lengths)+len(r.identities)+len(r.generated)+len(r.checks) == 0
 }
 
-// completion is a batch on its way into the table: its columns in the order of the schema and of the extras.
+// completion is a batch on its way into the table.
 type completion struct {
-	arrays []arrow.Array
+	arrays []arrow.Array // in the order of the schema and of the extras; nil for columns that it lacks
 	n      int
 	made   []arrow.Array // of arrays, those that were computed
 	taken  []func()      // to be called once the batch is accepted
@@ -61,7 +65,7 @@ func (c *completion) set(column int, arr arrow.Array) {
 }
 
 // complete fills in what the batch lacks: defaults, then identity values, then generated columns, which may follow
-// from these. Errors: *ConstraintError.
+// from these. Strings are brought to their lengths before anything is computed from them. Errors: *ConstraintError.
 func (r *rowRules) complete(ctx context.Context, c *completion, keepIdentity bool) error {
 	for _, d := range r.defaults {
 		if c.arrays[d.column] != nil {
@@ -73,6 +77,9 @@ func (r *rowRules) complete(ctx context.Context, c *completion, keepIdentity boo
 		}
 		c.set(d.column, arr)
 	}
+	if err := r.keepLengths(c, func(*lengthRule) bool { return true }); err != nil {
+		return err
+	}
 	for _, i := range r.identities {
 		arr, taken, err := i.complete(c.arrays[i.column], c.n, keepIdentity)
 		if err != nil {
@@ -81,12 +88,29 @@ func (r *rowRules) complete(ctx context.Context, c *completion, keepIdentity boo
 		c.set(i.column, arr)
 		c.taken = append(c.taken, taken)
 	}
+	made := map[int]bool{}
 	for _, g := range r.generated {
 		arr, err := g.complete(ctx, c.arrays, c.n)
 		if err != nil {
 			return err
 		}
 		c.set(g.column, arr)
+		made[g.column] = arr != nil
+	}
+	return r.keepLengths(c, func(l *lengthRule) bool { return made[l.column] })
+}
+
+// keepLengths brings the strings of some columns that are there to their lengths.
+func (r *rowRules) keepLengths(c *completion, which func(*lengthRule) bool) error {
+	for _, l := range r.lengths {
+		if c.arrays[l.column] == nil || !which(l) {
+			continue
+		}
+		arr, err := l.keep(c.arrays[l.column], c.n)
+		if err != nil {
+			return err
+		}
+		c.set(l.column, arr)
 	}
 	return nil
 }
@@ -103,24 +127,23 @@ func (r *rowRules) check(ctx context.Context, c *completion) error {
 
 // prepare matches, completes and checks a batch. What it returns is to be released.
 func (w *Writer) prepare(ctx context.Context, rec arrow.RecordBatch) (*completion, error) {
-	arrays, err := w.matcher.match(w.layout.schema, rec)
+	c, err := w.matcher.match(w.layout.schema, rec)
 	if err != nil {
 		return nil, err
 	}
-	c := &completion{arrays: arrays, n: int(rec.NumRows())}
 	if !w.rules.none() {
 		ctx = expr.WithClock(ctx, time.Now())
 		if err := w.rules.complete(ctx, c, w.opts.KeepIdentity); err != nil {
-			c.release()
-			return nil, err
+			defer c.release()
+			return nil, w.showRow(c, err)
 		}
 	}
 	if err = checkColumns(w.layout.schema, c.arrays, c.n); err == nil && len(w.rules.checks) > 0 {
 		err = w.rules.check(ctx, c)
 	}
 	if err != nil {
-		c.release()
-		return nil, err
+		defer c.release()
+		return nil, w.showRow(c, err)
 	}
 	return c, nil
 }
@@ -167,12 +190,13 @@ func (w *Writer) WritePrepared(ctx context.Context, rec arrow.RecordBatch) error
 	if w.failed != nil {
 		return w.failed
 	}
-	arrays, err := w.matcher.match(w.layout.schema, rec)
+	c, err := w.matcher.match(w.layout.schema, rec)
 	if err != nil {
 		return err
 	}
-	if err := checkColumns(w.layout.schema, arrays, int(rec.NumRows())); err != nil {
-		return err
+	defer c.release()
+	if err := checkColumns(w.layout.schema, c.arrays, c.n); err != nil {
+		return w.showRow(c, err)
 	}
-	return w.put(ctx, arrays, int(rec.NumRows()))
+	return w.put(ctx, c.arrays, c.n)
 }

@@ -27,6 +27,8 @@ type writing struct {
 	proto  *delta.Protocol
 	last   *arrow.Schema // of the batch before, which fits schema
 
+	clustered []string // the table's clustering columns
+
 	misfits int
 
 	writer    *delta.Writer
@@ -74,6 +76,7 @@ func (t *table) writeRows(ctx context.Context, b *freshet.Batch) error {
 	if t.writer == nil {
 		w, err := delta.NewWriter(t.st, t.meta, t.proto, &delta.WriterOptions{
 			TargetFileBytes: t.a.opts.TargetFileBytes, MemoryBytes: t.a.opts.MemoryBytes, Buffers: &t.a.buffers,
+			ClusteredBy: t.clustered,
 		})
 		if err != nil {
 			return explain(t.name, err)
@@ -218,7 +221,9 @@ func (t *table) fitTable(ctx context.Context, rows *delta.Schema) (*delta.Schema
 	if snap == nil {
 		return nil, false, explain(t.name, delta.ErrNoTable)
 	}
-	t.meta, t.proto = snap.Metadata(), snap.Protocol()
+	if err := t.obey(snap); err != nil {
+		return nil, false, err
+	}
 	merged, _, err = t.fit(snap.Schema(), rows)
 	return merged, true, err
 }
@@ -240,7 +245,16 @@ func (t *table) learn(ctx context.Context) error {
 	if snap == nil {
 		return explain(t.name, delta.ErrNoTable)
 	}
-	t.schema, t.meta, t.proto = snap.Schema(), snap.Metadata(), snap.Protocol()
+	t.schema = snap.Schema()
+	return t.obey(snap)
+}
+
+// obey makes files be written as the table was last seen to want them.
+func (t *table) obey(snap *delta.Snapshot) (err error) {
+	t.meta, t.proto = snap.Metadata(), snap.Protocol()
+	if t.clustered, err = snap.ClusteringColumns(); err != nil {
+		return explain(t.name, err)
+	}
 	return nil
 }
 
