@@ -64,6 +64,11 @@ func columnDefinition(text string) (delta.Field, error) {
 	if typeText == "" {
 		return delta.Field{}, fmt.Errorf("found no type")
 	}
+	meta := map[string]any{}
+	if sized.MatchString(typeText) {
+		meta[sizedKey] = strings.ToLower(strings.Join(strings.Fields(typeText), ""))
+		typeText = "string"
+	}
 	c, err := spec.ParseColumn(typeText)
 	if err != nil {
 		return delta.Field{}, err
@@ -73,7 +78,6 @@ func columnDefinition(text string) (delta.Field, error) {
 		return delta.Field{}, err
 	}
 	f := delta.Field{Name: name, Type: s.Fields[0].Type, Nullable: true}
-	meta := map[string]any{}
 	for _, cl := range clauses {
 		if err := cl.apply(&f, meta); err != nil {
 			return f, err
@@ -83,6 +87,20 @@ func columnDefinition(text string) (delta.Field, error) {
 		f.Metadata, err = json.Marshal(meta)
 	}
 	return f, err
+}
+
+// sized are the types of strings of a length, which the schema has as strings; sizedKey is where the metadata of a
+// column keeps them.
+var sized = regexp.MustCompile(`(?i)^(var)?char\s*\(\s*\d+\s*\)$`)
+
+const sizedKey = "__CHAR_VARCHAR_TYPE_STRING"
+
+// typeText is the type of a column as SQL has it.
+func typeText(f delta.Field) string {
+	if text := textOf(fieldMetadata(f)[sizedKey]); text != "" {
+		return text
+	}
+	return f.Type.String()
 }
 
 // columnName divides a definition behind its name, which may stand between backticks.

@@ -24,9 +24,28 @@ type field struct {
 // record is one thing that a command lists.
 type record []field
 
-// outputFlag adds -o with the formats of listings.
+// formats are those of listings.
+var formats = []string{"table", "json", "jsonl", "yaml", "csv", "name"}
+
+const formatNames = "table, json, jsonl, yaml, csv or name"
+
+// outputFlag adds -o of commands that list.
 func (c *cli) outputFlag(cmd *cobra.Command, into *string) {
-	cmd.Flags().StringVarP(into, "output", "o", "table", "table, json, jsonl, yaml, csv or name")
+	cmd.Flags().StringVarP(into, "output", "o", "table", formatNames)
+}
+
+// resultOutput adds -o of commands that say what they did.
+func resultOutput(cmd *cobra.Command, into *string) {
+	cmd.Flags().StringVarP(into, "output", "o", "", "print what was done as "+formatNames+
+		" (default: a line on standard error)")
+}
+
+// checkOutput is an error unless -o holds a format, or nothing.
+func checkOutput(output string) error {
+	if output == "" {
+		return nil
+	}
+	return oneOf("--output", output, formats...)
 }
 
 // list prints records in a format; json is one array.
@@ -49,7 +68,7 @@ func (c *cli) list(format string, records []record) error {
 		}
 		return nil
 	}
-	return oneOf("--output", format, "table", "json", "jsonl", "yaml", "csv", "name")
+	return oneOf("--output", format, formats...)
 }
 
 // describe prints one record: as a table it is one line a field.

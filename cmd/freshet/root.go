@@ -153,6 +153,14 @@ func oneOf(flag, value string, values ...string) error {
 	return usageError(fmt.Sprintf("%s: found %q, wanted %s", flag, value, strings.Join(values, ", ")), "")
 }
 
+// exclude is an error when both flags are given.
+func exclude(cmd *cobra.Command, one, other string) error {
+	if cmd.Flags().Changed(one) && cmd.Flags().Changed(other) {
+		return usageError(fmt.Sprintf("--%s and --%s exclude each other", one, other), "keep one of them")
+	}
+	return nil
+}
+
 func usageError(msg, fix string) error {
 	return &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Msg: msg, Fix: fix}
 }

@@ -21,7 +21,8 @@ func (c *cli) tableCommand() *cobra.Command {
 		`Look into Delta tables, whoever wrote them, and change them. TABLE is a folder (./lake/orders), a URI (s3://bucket/orders) or
 namespace.table below the lake of the project.`,
 		c.tableDescribe(), c.tableSchema(), c.tableHistory(), c.tableFiles(), c.tableRead(), c.tableChanges(),
-		c.tableStats(), c.tableDiff(), c.tableProperty(), c.tableConstraint(), c.tableColumn(), c.tableCreate(), c.tableDelete(), c.tableUpdate(), c.tableMerge())
+		c.tableStats(), c.tableDiff(), c.tableProperty(), c.tableConstraint(), c.tableColumn(), c.tableFeature(),
+		c.tableCluster(), c.tableCreate(), c.tableDelete(), c.tableUpdate(), c.tableMerge())
 	cmd.AddCommand(c.careCommands()...)
 	cmd.Aliases = []string{"tables"}
 	return cmd
@@ -139,6 +140,10 @@ func describeRecord(ctx context.Context, snap *delta.Snapshot) (record, error) {
 	if err != nil {
 		return nil, err
 	}
+	clustered, err := snap.ClusteringColumns()
+	if err != nil {
+		return nil, err
+	}
 	meta, proto := snap.Metadata(), snap.Protocol()
 	var columns, txns, properties []string
 	for _, f := range snap.Schema().Fields {
@@ -170,6 +175,7 @@ func describeRecord(ctx context.Context, snap *delta.Snapshot) (record, error) {
 		{name: "protocol", value: needs},
 		{name: "partition_by", value: orEmpty(snap.PartitionColumns()),
 			text: orDash(strings.Join(snap.PartitionColumns(), ", "))},
+		{name: "cluster_by", value: orEmpty(clustered), text: orDash(strings.Join(clustered, ", "))},
 		{name: "columns", value: columns, text: strings.Join(columns, "\n")},
 		{name: "properties", value: meta.Configuration, text: orDash(strings.Join(properties, "\n"))},
 		{name: "progress", value: progress, text: orDash(strings.Join(txns, "\n"))},
@@ -199,7 +205,7 @@ func orEmpty(s []string) []string {
 
 // columnText is a column as SQL has it.
 func columnText(f delta.Field) string {
-	text := f.Name + " " + f.Type.String()
+	text := f.Name + " " + typeText(f)
 	if !f.Nullable {
 		text += " not null"
 	}
@@ -228,7 +234,7 @@ func (c *cli) tableSchema() *cobra.Command {
 			}
 			var records []record
 			for _, f := range snap.Schema().Fields {
-				records = append(records, record{{name: "name", value: f.Name}, {name: "type", value: f.Type.String()},
+				records = append(records, record{{name: "name", value: f.Name}, {name: "type", value: typeText(f)},
 					{name: "nullable", value: f.Nullable},
 					{name: "partition", value: slices.Contains(snap.PartitionColumns(), f.Name)}})
 			}

@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 )
 
@@ -41,7 +37,7 @@ func (c *cli) alter(ctx context.Context, name string, o *alterOptions,
 	done, err := change(t, &delta.AlterOptions{Upgrade: o.upgrade, UserMetadata: o.reason})
 	switch {
 	case err != nil:
-		return alterError(name, err)
+		return changeError(name, err)
 	case done.Version <= before.Version():
 		c.say("✓ %s: nothing to do, version %d stays", name, before.Version())
 	case o.dryRun:
@@ -50,15 +46,6 @@ func (c *cli) alter(ctx context.Context, name string, o *alterOptions,
 		c.say("✓ %s is at version %d", name, done.Version)
 	}
 	return nil
-}
-
-func alterError(name string, err error) error {
-	told := rowsError(name, err)
-	var e *freshet.Error
-	if errors.As(told, &e) && e.Fix == "" && strings.Contains(e.Msg, "allow the upgrade") {
-		e.Fix = "--upgrade allows it"
-	}
-	return told
 }
 
 // alterCommand is a command whose arguments after TABLE say what becomes of the table.
@@ -145,86 +132,28 @@ func (c *cli) constraintDrop() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) columnAdd() *cobra.Command {
-	var parent, after string
-	var first bool
+func (c *cli) tableCluster() *cobra.Command {
+	var none bool
 	cmd := c.alterCommand(&cobra.Command{
-		Use:   "add TABLE COLUMNS",
-		Short: "Add columns",
-		Long: `Add columns, given as in table create: NAME TYPE, then perhaps COMMENT 'TEXT'. The rows that are there have null in
-them; no file is written anew. --in adds fields to a struct.`,
-		Example: `  freshet table column add ./lake/orders "note STRING COMMENT 'of the customer', paid_at TIMESTAMP"
-  freshet table column add ./lake/orders 'zip STRING' --in address --after city`,
-	}, 2, 2, "TABLE and COLUMNS", func(ctx context.Context, args []string) (alteration, error) {
-		fields, err := columnDefinitions("COLUMNS", args[0])
-		columns := make([]delta.NewColumn, len(fields))
-		for i, f := range fields {
-			columns[i] = delta.NewColumn{Parent: parent, Field: f, After: after, First: first && i == 0}
-			if i > 0 && (first || after != "") {
-				columns[i].After = fields[i-1].Name
-			}
+		Use:   "cluster TABLE (COLUMN… | --none)",
+		Short: "Choose the columns that optimize lays rows out by",
+		Long: `Cluster a table by up to four columns: table optimize then brings rows that are close in them into the same files, so that
+a query that names one of them reads few. The command itself rewrites nothing: what is there is laid out by the next table
+optimize --full, what comes from now on by any. Fields of structs are named by their paths.
+
+A table with partitions cannot be clustered. Clustering needs the features clustering and domainMetadata: engines that do
+not know them can read the table, and not write it.`,
+		Example: `  freshet table cluster ./lake/events customer at --upgrade && freshet table optimize ./lake/events --full
+  freshet table cluster ./lake/events address.city
+  freshet table cluster ./lake/events --none`,
+	}, 1, 5, "TABLE and one to four columns, or --none", func(ctx context.Context, args []string) (alteration, error) {
+		if none != (len(args) == 0) {
+			return nil, usageError("wanted columns, or --none for a table that is not to be clustered", "")
 		}
 		return func(t *delta.Table, o *delta.AlterOptions) (delta.CommitResult, error) {
-			return t.AddColumns(ctx, columns, o)
-		}, err
+			return t.ClusterBy(ctx, args, o)
+		}, nil
 	})
-	cmd.Flags().StringVar(&parent, "in", "", "the struct that gets them as fields, by its path")
-	cmd.Flags().StringVar(&after, "after", "", "the column that they come after (default: the last)")
-	cmd.Flags().BoolVar(&first, "first", false, "they come before all others")
-	cmd.MarkFlagsMutuallyExclusive("after", "first")
+	cmd.Flags().BoolVar(&none, "none", false, "cluster the table no longer; files stay as they lie")
 	return cmd
-}
-
-func (c *cli) columnRename() *cobra.Command {
-	return c.alterCommand(&cobra.Command{
-		Use:   "rename TABLE COLUMN NAME",
-		Short: "Give a column another name",
-		Long: `Give a column, or a field of a struct by its path, another name. Files stay as they are, so that the table must map its
-columns: table property set TABLE delta.columnMapping.mode=name --upgrade.`,
-		Example: `  freshet table column rename ./lake/orders prize price
-  freshet table column rename ./lake/orders address.zip postcode`,
-	}, 3, 3, "TABLE, COLUMN and its new NAME", func(ctx context.Context, args []string) (alteration, error) {
-		return func(t *delta.Table, o *delta.AlterOptions) (delta.CommitResult, error) {
-			return t.RenameColumn(ctx, args[0], args[1], o)
-		}, nil
-	})
-}
-
-func (c *cli) columnDrop() *cobra.Command {
-	return c.alterCommand(&cobra.Command{
-		Use:   "drop TABLE COLUMN…",
-		Short: "Take columns away",
-		Long: `Take columns, or fields of structs by their paths, away. Files stay as they are, so that the table must map its
-columns: table property set TABLE delta.columnMapping.mode=name --upgrade. The values stay in the files until these are
-written anew.`,
-		Example: `  freshet table column drop ./lake/orders note
-  freshet table column drop ./lake/orders note address.zip --dry-run`,
-	}, 2, -1, "TABLE and at least one COLUMN", func(ctx context.Context, args []string) (alteration, error) {
-		return func(t *delta.Table, o *delta.AlterOptions) (delta.CommitResult, error) {
-			return t.DropColumns(ctx, args, o)
-		}, nil
-	})
-}
-
-func (c *cli) columnWiden() *cobra.Command {
-	return c.alterCommand(&cobra.Command{
-		Use:   "widen TABLE COLUMN TYPE",
-		Short: "Give a column a wider type",
-		Long: `Give a column a type that holds all values of the old one: int to bigint, float to double, a decimal with more digits,
-date to timestamp_ntz. Files stay as they are, so that the table must allow it: table property set TABLE
-delta.enableTypeWidening=true --upgrade.`,
-		Example: `  freshet table column widen ./lake/orders quantity BIGINT
-  freshet table column widen ./lake/orders price 'DECIMAL(20,2)'`,
-	}, 3, 3, "TABLE, COLUMN and TYPE", func(ctx context.Context, args []string) (alteration, error) {
-		fields, err := columnDefinitions("TYPE", "type "+args[1])
-		if err == nil && len(fields) != 1 {
-			err = usageError(fmt.Sprintf("TYPE: found %q, wanted one type", args[1]), "")
-		}
-		if err != nil {
-			return nil, err
-		}
-		return func(t *delta.Table, o *delta.AlterOptions) (delta.CommitResult, error) {
-			return t.ChangeColumn(ctx, args[0], delta.ColumnChange{Type: fields[0].Type}, o)
-		}, nil
-	})
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/expr"
 	"github.com/freshet-io/freshet/spec"
@@ -42,43 +41,6 @@ func (c *cli) line() (show func(format string, args ...any), clear func()) {
 			s.draw([]string{fmt.Sprintf(format, args...)})
 		}
 	}, func() { s.draw(nil) }
-}
-
-// careError gives the errors of looking after a table their code and remedy.
-func careError(table string, err error) error {
-	e := &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Place: table}
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, delta.ErrRetention):
-		e.Msg, e.Fix = err.Error(), "give --force if nobody reads or writes the table for longer than that"
-	case errors.Is(err, delta.ErrProgress):
-		e.Msg, e.Fix = err.Error(), "give --progress keep or --progress rewind"
-	case errors.Is(err, delta.ErrNotPartition):
-		e.Msg, e.Fix = err.Error(), "name partition columns only: see `freshet table describe`"
-	case errors.Is(err, delta.ErrMissingFiles):
-		e.Code, e.Msg, e.Fix = freshet.CodeNoVersion, err.Error(), "choose a younger version, or give --ignore-missing"
-	case errors.Is(err, delta.ErrTableExists):
-		e.Msg, e.Fix = "there is a Delta table here already", "choose another folder"
-	case errors.Is(err, delta.ErrDeletionVectors):
-		e.Code, e.Msg, e.Fix = freshet.CodeUnsupported, err.Error(), "freshet table optimize "+table+" --max-deleted 0.0000001"
-	case errors.Is(err, delta.ErrConflict):
-		e.Code, e.Class, e.Msg = freshet.CodeConflict, freshet.ClassFailure, err.Error()
-		e.Fix = "start it again when the other writers are done; what is committed stays"
-	default:
-		return tableError(table, err)
-	}
-	return e
-}
-
-// resultOutput adds -o of commands that say what they did.
-func resultOutput(cmd *cobra.Command, into *string) {
-	cmd.Flags().StringVarP(into, "output", "o", "", "print what was done as table, json, jsonl, yaml, csv or name (default: "+
-		"a line on standard error)")
-}
-
-func checkOutput(output string) error {
-	return oneOf("--output", output, "", "table", "json", "jsonl", "yaml", "csv", "name")
 }
 
 // would is "would " in a dry run.
@@ -172,7 +134,7 @@ func (c *cli) optimize(ctx context.Context, name string, o *delta.OptimizeOption
 		if r != nil && r.Commits > 0 {
 			c.say("%s is at version %d: %s were rewritten before it failed", name, r.Version, plural(r.RemovedFiles, "file"))
 		}
-		return careError(name, err)
+		return changeError(name, err)
 	}
 	if output != "" {
 		return c.describe(output, record{{name: "version", value: r.Version}, {name: "dry_run", value: o.DryRun},

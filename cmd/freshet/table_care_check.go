@@ -29,7 +29,7 @@ Exit code 4 when there is an error among the findings that was not fixed.`,
   freshet table check ./lake/orders --fix`,
 		Args: args(1, 1, "one TABLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("--output", output, "table", "json", "jsonl", "yaml", "csv", "name"); err != nil {
+			if err := checkOutput(output); err != nil {
 				return err
 			}
 			if o.Fix && (a.version >= 0 || a.asOf != "") {
@@ -58,7 +58,7 @@ func (c *cli) check(ctx context.Context, name string, a at, o *delta.CheckOption
 	r, err := snap.Table().Check(ctx, o)
 	clear()
 	if err != nil {
-		return careError(name, err)
+		return changeError(name, err)
 	}
 	var records []record
 	for _, f := range r.Findings {

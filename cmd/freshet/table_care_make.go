@@ -65,7 +65,7 @@ func (c *cli) clone(ctx context.Context, from, to string, a at, o *delta.CloneOp
 	_, err = snap.Table().Clone(ctx, dst, o)
 	clear()
 	if err != nil {
-		return careError(to, err)
+		return changeError(to, err)
 	}
 	how := fmt.Sprintf("%s copied", plural(done.Copied, "file"))
 	if o.Shallow {
@@ -131,7 +131,7 @@ func (c *cli) convert(ctx context.Context, name string, o *delta.ConvertOptions,
 	r, err := delta.Convert(ctx, st, o)
 	clear()
 	if err != nil {
-		return careError(name, err)
+		return changeError(name, err)
 	}
 	if output != "" {
 		var columns []string
@@ -165,7 +165,7 @@ the command is given again. A table with deletion vectors, or with column mappin
 			}
 			n, err := t.GenerateManifest(cmd.Context())
 			if err != nil {
-				return careError(args[0], err)
+				return changeError(args[0], err)
 			}
 			c.say("✓ %s: %s below %s/_symlink_format_manifest", args[0], plural(n, "manifest"), t.Store().URL())
 			return nil

@@ -87,7 +87,7 @@ func (c *cli) vacuum(ctx context.Context, name string, o *delta.VacuumOptions, r
 	r, err := t.Vacuum(ctx, o)
 	clear()
 	if err = errors.Join(err, failed); err != nil {
-		return careError(name, err)
+		return changeError(name, err)
 	}
 	if output != "" {
 		kept := map[string]int64{}
@@ -155,7 +155,7 @@ func (c *cli) restore(ctx context.Context, name string, a at, o *delta.RestoreOp
 	}
 	r, err := t.Restore(ctx, snap.Version(), o)
 	if err != nil {
-		return careError(name, err)
+		return changeError(name, err)
 	}
 	if output != "" {
 		rewound := map[string]int64{}
@@ -202,13 +202,13 @@ be read any more.`,
 				err = t.Checkpoint(cmd.Context(), snap)
 			}
 			if err != nil {
-				return careError(args[0], err)
+				return changeError(args[0], err)
 			}
 			cleaned := ""
 			if clean {
 				n, err := t.CleanLog(cmd.Context(), nil)
 				if err != nil {
-					return careError(args[0], err)
+					return changeError(args[0], err)
 				}
 				cleaned = ", " + plural(n, "old log file") + " deleted"
 			}

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,14 +34,19 @@ can read it.
 --schema takes columns as CREATE TABLE has them, with commas between: NAME TYPE, then perhaps NOT NULL, DEFAULT
 EXPRESSION, GENERATED ALWAYS AS (EXPRESSION), GENERATED ALWAYS AS IDENTITY (START WITH 1 INCREMENT BY 1), and COMMENT
 'TEXT'. A default that holds a bare NOT NULL or COMMENT goes between parentheses. Types are boolean, tinyint, smallint,
-int, bigint, float, double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz, array<…>, map<string,…> and
-struct<name:type,…>. It also takes a schema in Spark's JSON, as table schema -o delta prints it, and @FILE with either.
+int, bigint, float, double, decimal(p,s), string, char(n), varchar(n), binary, date, timestamp, timestamp_ntz, array<…>,
+map<string,…> and struct<name:type,…>. It also takes a schema in Spark's JSON, as table schema -o delta prints it, and @FILE with either.
 
-Defaults, generated and identity columns and CHECK constraints bring table features with them, which not every engine can
-write.`,
+--partition-by divides the table into folders, which suits columns of few values that queries name (day, country).
+--cluster-by is for the others: table optimize then brings rows that are close in these columns into the same files, and
+columns can be changed later without a rewrite of the table (table cluster). A table has one or the other.
+
+Clustering, defaults, generated and identity columns and CHECK constraints bring table features with them, which not
+every engine can write.`,
 		Example: `  freshet table create ./lake/orders --schema 'id BIGINT NOT NULL, day DATE, price DECIMAL(18,2)' --partition-by day
   freshet table create s3://acme/lake/orders --schema @orders.ddl --property delta.enableDeletionVectors=true \
       --property delta.enableChangeDataFeed=true --comment 'orders of the shop' --if-not-exists
+  freshet table create ./lake/events --schema 'at TIMESTAMP, customer BIGINT, kind STRING' --cluster-by customer,at
   freshet table schema ./lake/orders -o delta > orders.json && freshet table create ./lake/copy --schema @orders.json`,
 		Args: args(1, 1, "one TABLE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.create(cmd, args[0], &o) },
@@ -52,7 +54,7 @@ write.`,
 	f := cmd.Flags()
 	f.StringVar(&o.schema, "schema", "", "the columns: 'id BIGINT NOT NULL, note STRING', a schema in JSON, or @FILE")
 	f.StringSliceVar(&o.partitionBy, "partition-by", nil, "the columns that divide the table into folders")
-	f.StringSliceVar(&o.clusterBy, "cluster-by", nil, "the columns that optimize clusters the table by; set by a second commit")
+	f.StringSliceVar(&o.clusterBy, "cluster-by", nil, "the columns that table optimize lays rows out by, at most 4")
 	f.StringArrayVar(&o.properties, "property", nil, "NAME=VALUE: a table property; may be repeated")
 	f.StringVar(&o.comment, "comment", "", "what the table is")
 	f.StringVar(&o.name, "name", "", "a name that the table's metadata keeps")
@@ -86,8 +88,8 @@ func (c *cli) create(cmd *cobra.Command, name string, o *createOptions) error {
 	if o.dryRun {
 		st = dryStore{st}
 	}
-	t, err := delta.Create(cmd.Context(), st, &delta.CreateOptions{Schema: schema, PartitionBy: o.partitionBy,
-		Properties: properties, Name: o.name, Description: o.comment, EngineInfo: engineInfo()})
+	_, err = delta.Create(cmd.Context(), st, &delta.CreateOptions{Schema: schema, PartitionBy: o.partitionBy,
+		ClusterBy: o.clusterBy, Properties: properties, Name: o.name, Description: o.comment, EngineInfo: engineInfo()})
 	switch {
 	case errors.Is(err, delta.ErrTableExists) && o.ifNotExists:
 		c.say("✓ %s is there already", name)
@@ -101,15 +103,7 @@ func (c *cli) create(cmd *cobra.Command, name string, o *createOptions) error {
 		c.say("✓ %s would be made with %s", name, plural(len(schema.Fields), "column"))
 		return nil
 	}
-	version := int64(0)
-	if len(o.clusterBy) > 0 {
-		done, err := t.ClusterBy(cmd.Context(), o.clusterBy, &delta.AlterOptions{Upgrade: true})
-		if err != nil {
-			return alterError(name, fmt.Errorf("the table is made, but not clustered: %w", err))
-		}
-		version = done.Version
-	}
-	c.say("✓ %s is at version %d, with %s", name, version, plural(len(schema.Fields), "column"))
+	c.say("✓ %s is at version 0, with %s", name, plural(len(schema.Fields), "column"))
 	return nil
 }
 
@@ -125,20 +119,6 @@ func (o *createOptions) checkClustering(schema *delta.Schema) error {
 		}
 	}
 	return nil
-}
-
-// askedError takes errors that are of no kind of their own, and no trouble with files or the network, for faults of what
-// the person asked for.
-func askedError(name string, err error) error {
-	told := tableError(name, err)
-	var known *freshet.Error
-	var file *fs.PathError
-	var network net.Error
-	if errors.As(told, &known) || errors.As(err, &file) || errors.As(err, &network) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return told
-	}
-	return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: name, Msg: err.Error()}
 }
 
 // propertyFlags reads NAME=VALUE.

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/expr"
-	"github.com/freshet-io/freshet/store"
 )
 
 // rowsOptions are the flags of commands that change rows.
@@ -29,13 +27,11 @@ func (o *rowsOptions) add(cmd *cobra.Command) {
 		"writes the file anew, auto does what the table's properties say")
 	f.StringVar(&o.reason, "reason", "", "why; noted in the table's history")
 	f.BoolVar(&o.dryRun, "dry-run", false, "find what would change, and write nothing")
-	f.StringVarP(&o.output, "output", "o", "", "print what was done as table, json, jsonl, yaml, csv or name (default: a "+
-		"line on standard error)")
+	resultOutput(cmd, &o.output)
 }
 
 func (o *rowsOptions) validate() error {
-	return errors.Join(oneOf("--method", o.method, "auto", "vectors", "rewrite"),
-		oneOf("--output", o.output, "", "table", "json", "jsonl", "yaml", "csv", "name"))
+	return errors.Join(oneOf("--method", o.method, "auto", "vectors", "rewrite"), checkOutput(o.output))
 }
 
 // changeRows runs a command that changes rows of a table, shows how far it is and prints what it did.
@@ -57,7 +53,7 @@ func (c *cli) changeRows(ctx context.Context, name string, o *rowsOptions,
 	done, err := change(t, opts)
 	clear()
 	if err != nil {
-		return rowsError(name, err)
+		return changeError(name, err)
 	}
 	return c.printRowsDone(name, o, done)
 }
@@ -79,18 +75,10 @@ func engineInfo() string { return delta.DefaultEngineInfo + "/" + buildVersion }
 
 // stepMeter shows on a terminal how far an operation is. clear takes the line away.
 func (c *cli) stepMeter() (meter func(delta.DMLProgress), clear func()) {
-	if c.quiet || !isTerminal(c.err) {
-		return nil, func() {}
-	}
-	s := newScreen(c.err)
-	var shown time.Time
+	show, clear := c.line()
 	return func(p delta.DMLProgress) {
-		if now := time.Now(); now.Sub(shown) > 100*time.Millisecond {
-			shown = now
-			s.draw([]string{fmt.Sprintf("%s: %s of %s", p.Step, number(int64(p.FilesDone)),
-				plural(p.FilesTotal, "file"))})
-		}
-	}, func() { s.draw(nil) }
+		show("%s: %s of %s", p.Step, number(int64(p.FilesDone)), plural(p.FilesTotal, "file"))
+	}, clear
 }
 
 func (c *cli) printRowsDone(name string, o *rowsOptions, r *delta.DMLResult) error {
@@ -270,45 +258,4 @@ func assignments(flag, text string) ([]delta.Assignment, error) {
 		all = append(all, delta.Assignment{Column: strings.TrimSpace(sides[0]), Value: e})
 	}
 	return all, nil
-}
-
-// rowsError gives errors of changing rows their code and remedy.
-func rowsError(table string, err error) error {
-	e := &freshet.Error{Place: table, Class: freshet.ClassInput, Msg: err.Error()}
-	var fault *expr.Error
-	var failed *expr.RowErrors
-	var null *delta.NullError
-	var mismatch *delta.SchemaMismatchError
-	var twice *delta.AmbiguousMergeError
-	var broken *delta.ConstraintError
-	var reject *freshet.RejectError
-	var known *freshet.Error
-	switch {
-	case errors.As(err, &known):
-		return err
-	case errors.As(err, &broken):
-		e.Code, e.Fix = freshet.CodeConstraint, "nothing was written; leave the row out, or look at `freshet table constraint list`"
-	case errors.As(err, &failed):
-		e.Code, e.Fix = freshet.CodeStepFault, "narrow --where, or use try_cast"
-	case errors.As(err, &fault):
-		e.Code = exprCode(fault)
-	case errors.As(err, &null):
-		e.Code, e.Fix = freshet.CodeNull, "nothing was written; give the column a value"
-	case errors.As(err, &mismatch):
-		e.Code, e.Fix = freshet.CodeSchemaMismatch, "see the table's columns with `freshet table schema`, and CAST the value"
-	case errors.As(err, &twice):
-		e.Code, e.Msg = freshet.CodeUsage, "several rows of the source change the same row of the table: "+twice.Row
-		e.Fix = "leave one source row for each key, or narrow the conditions"
-	case errors.As(err, &reject):
-		e.Code = reject.Code
-	case errors.Is(err, delta.ErrConflict):
-		e.Code, e.Class = freshet.CodeConflict, freshet.ClassFailure
-		e.Fix = "nothing was written; start it again when the other writers are done"
-	case errors.Is(err, store.ErrAmbiguous):
-		e.Code, e.Class = freshet.CodeStoreUnavailable, freshet.ClassEnvironment
-		e.Fix = "it is not known whether the commit landed: look with `freshet table history`"
-	default:
-		return askedError(table, err)
-	}
-	return e
 }
