@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -9,7 +10,7 @@ import (
 // opens an action, or a part of one, comes before the others of it; the others find what it made.
 var (
 	textFields = map[string]func(*Action, string){
-		"add.path":                             func(a *Action, v string) { a.Add = &Add{Path: v} },
+		"add.path":                             func(a *Action, v string) { a.Add.Path = v },
 		"add.stats":                            func(a *Action, v string) { a.Add.Stats = v },
 		"add.clusteringProvider":               func(a *Action, v string) { a.Add.ClusteringProvider = v },
 		"add.deletionVector.storageType":       func(a *Action, v string) { a.Add.DeletionVector = vector(v) },
@@ -120,24 +121,52 @@ func solid(m map[string]*string) map[string]string {
 	return out
 }
 
-// fieldRead takes a column's part of the next row into the action.
-type fieldRead func(a *Action) error
+// actionBatch is rows of a checkpoint whose columns are being filled in.
+type actionBatch struct {
+	rows []Action
+	pass []bool // the rows that become actions; nil: all
+	adds []Add  // that are made and not used yet
+}
 
-// present reports whether the row has what the columns of this path fill in.
-func present(path string) func(*Action) bool {
+// fieldRead takes a column's part of the rows of a batch.
+type fieldRead func(b *actionBatch) error
+
+// takes reports whether a row has what the columns of this path fill in.
+func takes(path string) func(b *actionBatch, row int) bool {
 	switch top := topOf(path); {
-	case path == addVectorOpen || path == removeVectorOpen:
-		return func(a *Action) bool { return a.Add != nil || a.Remove != nil }
-	case strings.HasPrefix(path, addVectorPrefix):
-		return func(a *Action) bool { return a.Add != nil && a.Add.DeletionVector != nil }
-	case strings.HasPrefix(path, removeVectorStart):
-		return func(a *Action) bool { return a.Remove != nil && a.Remove.DeletionVector != nil }
+	case path == openers[kindAdd]:
+		return (*actionBatch).openAdd
 	case path == openers[kindOf[top]]:
-		return func(*Action) bool { return true }
+		return (*actionBatch).opens
+	case path == addVectorOpen || path == removeVectorOpen:
+		return func(b *actionBatch, row int) bool { return b.rows[row].Add != nil || b.rows[row].Remove != nil }
+	case strings.HasPrefix(path, addVectorPrefix):
+		return func(b *actionBatch, row int) bool { a := b.rows[row].Add; return a != nil && a.DeletionVector != nil }
+	case strings.HasPrefix(path, removeVectorStart):
+		return func(b *actionBatch, row int) bool {
+			a := b.rows[row].Remove
+			return a != nil && a.DeletionVector != nil
+		}
+	case top == "add":
+		return func(b *actionBatch, row int) bool { return b.rows[row].Add != nil }
 	default:
 		kind := kindOf[top]
-		return func(a *Action) bool { return a.kinds()&kind != 0 }
+		return func(b *actionBatch, row int) bool { return b.rows[row].kinds()&kind != 0 }
 	}
+}
+
+func (b *actionBatch) opens(row int) bool { return b.pass == nil || b.pass[row] }
+
+// openAdd makes the row an add action.
+func (b *actionBatch) openAdd(row int) bool {
+	if !b.opens(row) {
+		return false
+	}
+	if len(b.adds) == 0 {
+		b.adds = make([]Add, min(addsAtOnce, len(b.rows)-row))
+	}
+	b.rows[row].Add, b.adds = &b.adds[0], b.adds[1:]
+	return true
 }
 
 // kinds is the set of kinds that the action holds.
@@ -169,44 +198,59 @@ func (a *Action) kinds() (k kinds) {
 
 // scalar returns the reader of a column without repetition; nil when the column is not known.
 func (l *leaf) scalar(path string) fieldRead {
-	has := present(path)
+	takes := takes(path)
 	if set, ok := textFields[path]; ok {
-		return func(a *Action) error {
-			i, err := l.next()
-			if i < 0 || !has(a) {
+		keep := func(b []byte) string { return string(b) }
+		if kindOf[topOf(path)]&kindFiles != 0 {
+			keep = (&textBlocks{}).of
+		}
+		return func(b *actionBatch) error {
+			return l.fill(b, takes, func(a *Action, value int) error {
+				v, err := l.text(value)
+				set(a, keep(v))
 				return err
-			}
-			v, err := l.text(i)
-			if err == nil {
-				set(a, string(v))
-			}
-			return err
+			})
 		}
 	}
 	if set, ok := intFields[path]; ok {
-		return func(a *Action) error {
-			i, err := l.next()
-			if i < 0 || !has(a) {
-				return err
-			}
-			v, err := l.int(i)
-			if err == nil {
+		return func(b *actionBatch) error {
+			return l.fill(b, takes, func(a *Action, value int) error {
+				v, err := l.int(value)
 				set(a, v)
-			}
-			return err
+				return err
+			})
 		}
 	}
 	if set, ok := boolFields[path]; ok {
-		return func(a *Action) error {
-			i, err := l.next()
-			if i < 0 || !has(a) {
+		return func(b *actionBatch) error {
+			return l.fill(b, takes, func(a *Action, value int) error {
+				v, err := l.bool(value)
+				set(a, v)
+				return err
+			})
+		}
+	}
+	return nil
+}
+
+// fill takes the next entry of each row, and sets the values of rows that take one.
+func (l *leaf) fill(b *actionBatch, takes func(b *actionBatch, row int) bool, set func(a *Action, value int) error) error {
+	for row := 0; row < len(b.rows); {
+		ok, err := l.more()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return errShortColumn
+		}
+		for end := min(len(b.rows), row+l.n-l.at); row < end; row++ {
+			value := l.take()
+			if value < 0 || !takes(b, row) {
+				continue
+			}
+			if err := set(&b.rows[row], value); err != nil {
 				return err
 			}
-			v, err := l.bool(i)
-			if err == nil {
-				set(a, v)
-			}
-			return err
 		}
 	}
 	return nil
@@ -214,21 +258,26 @@ func (l *leaf) scalar(path string) fieldRead {
 
 // list returns the reader of a column of strings.
 func (l *leaf) list(path string, set func(*Action, []string)) fieldRead {
-	has := present(path)
-	return func(a *Action) error {
-		var list []string
-		err := l.record(func(_ int16, value int) error {
-			if value < 0 {
-				return nil
+	takes := takes(path)
+	return func(b *actionBatch) error {
+		for row := range b.rows {
+			var list []string
+			err := l.record(func(_ int16, value int) error {
+				if value < 0 {
+					return nil
+				}
+				v, err := l.text(value)
+				list = append(list, string(v))
+				return err
+			})
+			if err != nil {
+				return err
 			}
-			v, err := l.text(value)
-			list = append(list, string(v))
-			return err
-		})
-		if err == nil && has(a) {
-			set(a, list)
+			if takes(b, row) {
+				set(&b.rows[row], list)
+			}
 		}
-		return err
+		return nil
 	}
 }
 
@@ -251,48 +300,64 @@ func (n interner) of(b []byte) *string {
 
 // mapOf returns the reader of a map of strings, which is two columns.
 func mapOf(path string, keys, values *leaf, set func(*Action, map[string]*string)) fieldRead {
-	has := present(path)
-	shared := interner{}
-	var names []*string
-	return func(a *Action) error {
-		names = names[:0]
-		err := keys.record(func(_ int16, value int) error {
-			if value < 0 {
-				return nil
+	takes := takes(path)
+	r := mapReader{keys: keys, values: values, shared: interner{}}
+	return func(b *actionBatch) error {
+		for row := range b.rows {
+			m, err := r.next()
+			if err != nil {
+				return fmt.Errorf("column %s: %w", path, err)
 			}
-			v, err := keys.text(value)
-			names = append(names, shared.of(v))
-			return err
-		})
-		if err != nil {
-			return err
+			if m != nil && takes(b, row) {
+				set(&b.rows[row], m)
+			}
 		}
-		var m map[string]*string
-		at := 0
-		err = values.record(func(def int16, value int) error {
-			if at >= len(names) {
-				return nil // the one entry of an empty or absent map
-			}
-			if m == nil {
-				m = make(map[string]*string, len(names))
-			}
-			m[*names[at]] = nil
-			if value >= 0 {
-				v, err := values.text(value)
-				if err != nil {
-					return err
-				}
-				m[*names[at]] = shared.of(v)
-			}
-			at++
-			return nil
-		})
-		if err == nil && at < len(names) {
-			err = fmt.Errorf("column %s has fewer values than keys", path)
-		}
-		if err == nil && m != nil && has(a) {
-			set(a, m)
-		}
-		return err
+		return nil
 	}
+}
+
+type mapReader struct {
+	keys, values *leaf
+	shared       interner
+	names        []*string // of the row
+}
+
+var errFewValues = errors.New("it has fewer values than keys")
+
+// next is the map of the next row; nil when it is empty.
+func (r *mapReader) next() (m map[string]*string, err error) {
+	r.names = r.names[:0]
+	err = r.keys.record(func(_ int16, value int) error {
+		if value < 0 {
+			return nil
+		}
+		v, err := r.keys.text(value)
+		r.names = append(r.names, r.shared.of(v))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	at := 0
+	err = r.values.record(func(_ int16, value int) error {
+		if at >= len(r.names) {
+			return nil // the one entry of an empty or absent map
+		}
+		if m == nil {
+			m = make(map[string]*string, len(r.names))
+		}
+		name := *r.names[at]
+		at++
+		m[name] = nil
+		if value < 0 {
+			return nil
+		}
+		v, err := r.values.text(value)
+		m[name] = r.shared.of(v)
+		return err
+	})
+	if err == nil && at < len(r.names) {
+		err = errFewValues
+	}
+	return m, err
 }

@@ -9,12 +9,17 @@ import (
 
 	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/metadata"
+	"github.com/apache/arrow-go/v18/parquet/schema"
 
 	"github.com/freshet-io/freshet/store"
 )
 
-// rowsAtOnce is how many rows of a checkpoint are decoded before they are handed on.
-const rowsAtOnce = 1024
+const (
+	// rowsAtOnce is how many rows of a checkpoint are decoded before they are handed on.
+	rowsAtOnce = 1024
+	// addsAtOnce is how many add actions are made at once; whoever keeps one keeps the others.
+	addsAtOnce = 16
+)
 
 // readCheckpointFile yields the actions of the wanted kinds of one Parquet file, in its order, whatever its
 // columns are called beyond those we know. Only the columns of wanted kinds are read, and of them only row
@@ -65,11 +70,9 @@ func readCheckpointFile(ctx context.Context, st store.Store, key string, size in
 
 // groupReader reads one row group.
 type groupReader struct {
-	left   int64
-	reads  []fieldRead
-	leaves []*leaf
-	pass   []bool // the rows that a sieve lets pass; nil: all
-	row    int
+	left  int64
+	reads []fieldRead
+	pass  []bool // those of the rows to come that a sieve lets pass; nil: all
 }
 
 // openGroup opens the columns of a row group that are wanted and not empty; nil when there are none.
@@ -92,11 +95,11 @@ func openGroup(f *parquetFile, i int, want kinds, sieve *statsSieve) (*groupRead
 			return nil, err
 		}
 	}
-	g.leaves, err = openLeaves(f, i, chosen)
+	leaves, err := openLeaves(f, i, chosen)
 	if err != nil {
 		return nil, err
 	}
-	g.reads = plan(g.leaves)
+	g.reads = plan(leaves)
 	return g, nil
 }
 
@@ -119,12 +122,24 @@ func choose(f *parquetFile, meta *metadata.RowGroupMetaData, want kinds) (chosen
 		case kind&present == 0 || strings.HasPrefix(path, parsedPartitions):
 		case path == statsColumn && (!json || want&kindStats == 0):
 		case strings.HasPrefix(path, parsedStats) && (json || want&kindStats == 0):
-		case path != openers[kind] && columns.Column(i).MaxRepetitionLevel() == 0 && allNull(meta, i):
+		case path != openers[kind] && allNull(meta, i) && !follows(columns, chosen, i):
 		default:
 			chosen = append(chosen, i)
 		}
 	}
 	return chosen, present
+}
+
+// follows reports whether a column is the second of a map, whose first one is the last that was chosen.
+func follows(columns *schema.Schema, chosen []int, i int) bool {
+	if len(chosen) == 0 || columns.Column(i).MaxRepetitionLevel() == 0 {
+		return false
+	}
+	entry := func(i int) string {
+		path := columns.Column(i).Path()
+		return path[:strings.LastIndexByte(path, '.')+1]
+	}
+	return entry(i) == entry(chosen[len(chosen)-1])
 }
 
 // topOf is the action that a column belongs to.
@@ -163,46 +178,21 @@ func chunkSpan(f *parquetFile, meta *metadata.RowGroupMetaData, column int) (spa
 	return span{from: from, to: from + n}, nil
 }
 
-// read decodes the next rows and appends those that hold a wanted action.
+// read decodes the next rows, column by column, and returns in rows those that hold a wanted action.
 func (g *groupReader) read(rows []Action) ([]Action, error) {
-	for range min(g.left, rowsAtOnce) {
-		if g.pass != nil && !g.pass[g.row] {
-			if err := g.skip(); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		var a Action
-		for _, read := range g.reads {
-			if err := read(&a); err != nil {
-				return nil, err
-			}
-		}
-		g.left--
-		g.row++
-		if a.kinds() != 0 {
-			rows = append(rows, a)
+	n := int(min(g.left, rowsAtOnce))
+	g.left -= int64(n)
+	b := &actionBatch{rows: rows[:n]}
+	clear(b.rows)
+	if g.pass != nil {
+		b.pass, g.pass = g.pass[:n], g.pass[n:]
+	}
+	for _, read := range g.reads {
+		if err := read(b); err != nil {
+			return nil, err
 		}
 	}
-	return rows, nil
-}
-
-// skip passes over a row.
-func (g *groupReader) skip() error {
-	for _, l := range g.leaves {
-		var err error
-		if l.maxRep == 0 {
-			_, err = l.next()
-		} else {
-			err = l.record(func(int16, int) error { return nil })
-		}
-		if err != nil {
-			return err
-		}
-	}
-	g.left--
-	g.row++
-	return nil
+	return slices.DeleteFunc(b.rows, func(a Action) bool { return a.kinds() == 0 }), nil
 }
 
 // plan orders the columns so that openers come first, and pairs the columns of maps. Unknown columns are left

@@ -29,22 +29,30 @@ func statsFromColumns(leaves []*leaf) fieldRead {
 			columns = append(columns, column{l, l.path[2:], l.jsonFormat()})
 		}
 	}
-	return func(a *Action) error {
+	next := func(a *Add) error {
 		var o nestedObject
 		for _, c := range columns {
 			i, err := c.leaf.next()
 			if err != nil {
 				return err
 			}
-			if i < 0 || c.format == nil || a.Add == nil {
+			if i < 0 || c.format == nil || a == nil {
 				continue
 			}
 			if text, ok := c.format(i); ok {
 				o.set(c.path, text)
 			}
 		}
-		if a.Add != nil && a.Add.Stats == "" {
-			a.Add.Stats = o.close()
+		if a != nil && a.Stats == "" {
+			a.Stats = o.close()
+		}
+		return nil
+	}
+	return func(b *actionBatch) error {
+		for row := range b.rows {
+			if err := next(b.rows[row].Add); err != nil {
+				return err
+			}
 		}
 		return nil
 	}

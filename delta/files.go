@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"slices"
 
@@ -17,7 +18,7 @@ type FilesOptions struct {
 
 // Files yields the live files of the snapshot in no order, one Add per (path, deletion vector id). Every Add
 // is the caller's. Stats are "" when the writer left none; where a checkpoint has them as columns only, they
-// are made from these. Memory: the file actions of a few commits, the keys of those since the last
+// are made from these. Memory: the file actions of a few commits, 128 bits of each of those since the last
 // checkpoint, and one row group of the checkpoint. Errors: ErrCorrupt, ErrVersionNotFound when log cleanup
 // has taken a part of the snapshot's log. Spec: "Action Reconciliation".
 func (s *Snapshot) Files(ctx context.Context, opts *FilesOptions) iter.Seq2[*Add, error] {
@@ -56,6 +57,7 @@ func (s *Snapshot) reconcile(ctx context.Context, want kinds, sieve *statsSieve)
 		if from <= s.version {
 			pieces := logPieces(from, s.version, s.compacted)
 			slices.Reverse(pieces)
+			seen.open(s.filesSinceCheckpoint())
 			for c, err := range s.table.fetchPieces(ctx, pieces, true) {
 				if err == nil {
 					err = yieldNewest(c, want, &seen, yield)
@@ -84,6 +86,16 @@ func (s *Snapshot) reconcile(ctx context.Context, want kinds, sieve *statsSieve)
 	}
 }
 
+// filesSinceCheckpoint guesses how many files the commits since the checkpoint name, by their bytes.
+func (s *Snapshot) filesSinceCheckpoint() int {
+	const bytesPerFile, most = 512, 1 << 20
+	bytes := s.logBytes
+	if s.checkpoint != nil {
+		bytes -= s.checkpoint.logBytes
+	}
+	return int(min(max(bytes, 0)/bytesPerFile, most))
+}
+
 var errStop = errors.New("the caller wants no more")
 
 // yieldNewest yields the file actions of a piece of the log that no newer one speaks of; the last of a commit counts.
@@ -95,7 +107,6 @@ func yieldNewest(c logPiece, want kinds, seen *fileSet, yield func(Action, error
 		}
 		actions = append(actions, a)
 	}
-	seen.grow(len(actions))
 	for _, a := range slices.Backward(actions) {
 		if seen.add(a.fileKey()) && a.kinds()&want != 0 && !yield(a, nil) {
 			return errStop
@@ -104,27 +115,35 @@ func yieldNewest(c logPiece, want kinds, seen *fileSet, yield func(Action, error
 	return nil
 }
 
-// fileSet is a set of files. The zero value is empty.
+// fileSet is a set of files. It holds 128 bits of each file's key, under seeds of its own: two files are not taken for one,
+// not even by design of who names them. The zero value is empty; it takes files once it is open.
 type fileSet struct {
-	keys map[fileKey]struct{}
+	seeds [2]maphash.Seed
+	keys  map[[2]uint64]struct{}
 }
 
-// grow makes room for n more files, if it is for the first.
-func (f *fileSet) grow(n int) {
-	if f.keys == nil {
-		f.keys = make(map[fileKey]struct{}, n)
+// open makes room for n files.
+func (f *fileSet) open(n int) {
+	f.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+	f.keys = make(map[[2]uint64]struct{}, n)
+}
+
+func (f *fileSet) hash(key fileKey) (h [2]uint64) {
+	for i, seed := range f.seeds {
+		h[i] = maphash.Comparable(seed, key)
 	}
+	return h
 }
 
 func (f *fileSet) has(key fileKey) bool {
-	_, ok := f.keys[key]
+	_, ok := f.keys[f.hash(key)]
 	return ok
 }
 
 // add reports whether the file was not there.
 func (f *fileSet) add(key fileKey) bool {
 	before := len(f.keys)
-	f.keys[key] = struct{}{}
+	f.keys[f.hash(key)] = struct{}{}
 	return len(f.keys) > before
 }
 

@@ -2,11 +2,16 @@ package delta
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"math/bits"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 )
+
+// packedBytes is the room that a packed text with escapes finds; a longer one gets memory of its own.
+const packedBytes = 512
 
 // maxJSONDepth bounds how deep values of the log nest. What we read nests four deep; deeper values are only
 // skipped.
@@ -25,6 +30,7 @@ type jsonReader struct {
 	data  []byte
 	pos   int
 	depth int
+	texts textBlocks // of packed
 }
 
 // peek returns the first byte of the next value or token, past white space; 0 at the end.
@@ -153,7 +159,7 @@ func (r *jsonReader) skip() error {
 			r.pos++
 			continue
 		case '"':
-			if _, _, err := r.span(); err != nil {
+			if err := r.skipText(); err != nil {
 				return err
 			}
 		default:
@@ -184,41 +190,65 @@ func (r *jsonReader) literal() error {
 	return nil
 }
 
-// span consumes a string and returns what is between its quotes, undecoded, and whether it holds escapes.
-func (r *jsonReader) span() (body []byte, escaped bool, err error) {
-	if err := r.expect('"'); err != nil {
-		return nil, false, err
+// skipText consumes a string.
+func (r *jsonReader) skipText() error {
+	_, plain, err := r.plain()
+	if err != nil || plain {
+		return err
 	}
-	start := r.pos
-	rest := r.data[start:]
-	end := bytes.IndexByte(rest, '"')
-	if end < 0 {
-		return nil, false, errJSONEnd
-	}
-	slash := bytes.IndexByte(rest[:end], '\\')
-	if slash < 0 {
-		r.pos = start + end + 1
-		return rest[:end], false, nil
-	}
-	for i := slash; i < len(rest); i++ {
-		switch rest[i] {
-		case '\\':
-			i++
-		case '"':
-			r.pos = start + i + 1
-			return rest[:i], true, nil
+	for i := nextMark(r.data, r.pos); i < len(r.data); i = nextMark(r.data, i+2) {
+		if r.data[i] == '"' {
+			r.pos = i + 1
+			return nil
 		}
 	}
-	return nil, false, errJSONEnd
+	return errJSONEnd
+}
+
+// nextMark is where the next quote or backslash stands, from a position on; the end or beyond when there is none.
+func nextMark(b []byte, from int) int {
+	for ; from+8 <= len(b); from += 8 {
+		w := binary.LittleEndian.Uint64(b[from:])
+		if hit := bytesOf(w, '"') | bytesOf(w, '\\'); hit != 0 {
+			return from + bits.TrailingZeros64(hit)/8
+		}
+	}
+	for ; from < len(b) && b[from] != '"' && b[from] != '\\'; from++ {
+	}
+	return from
+}
+
+// bytesOf has the highest bit of the lowest byte of w that is c, and none below it.
+func bytesOf(w uint64, c byte) uint64 {
+	const ones = 0x0101010101010101
+	w ^= uint64(c) * ones
+	return (w - ones) &^ w & (ones << 7)
 }
 
 // text consumes a string. The bytes alias the input unless the string holds escapes.
 func (r *jsonReader) text() ([]byte, error) {
-	body, escaped, err := r.span()
-	if err != nil || !escaped {
+	body, plain, err := r.plain()
+	if err != nil || plain {
 		return body, err
 	}
-	return unescapeJSON(body)
+	return r.unescape(nil)
+}
+
+// plain consumes a string if it holds no escapes, else only the quote that opens it.
+func (r *jsonReader) plain() (body []byte, ok bool, err error) {
+	if err := r.expect('"'); err != nil {
+		return nil, false, err
+	}
+	rest := r.data[r.pos:]
+	end := bytes.IndexByte(rest, '"')
+	if end < 0 {
+		return nil, false, errJSONEnd
+	}
+	if bytes.IndexByte(rest[:end], '\\') >= 0 {
+		return nil, false, nil
+	}
+	r.pos += end + 1
+	return rest[:end], true, nil
 }
 
 // str consumes a string or null, which is "".
@@ -228,6 +258,19 @@ func (r *jsonReader) str() (string, error) {
 	}
 	b, err := r.text()
 	return string(b), err
+}
+
+// packed is str for texts of which there are many. They share memory, see textBlocks.
+func (r *jsonReader) packed() (string, error) {
+	if r.null() {
+		return "", nil
+	}
+	body, plain, err := r.plain()
+	if err != nil || plain {
+		return r.texts.of(body), err
+	}
+	out, err := r.unescape(r.texts.room(packedBytes))
+	return r.texts.keep(out), err
 }
 
 // bool consumes true, false or null, which is false.
@@ -282,13 +325,12 @@ func (r *jsonReader) strings() ([]string, error) {
 	return list, err
 }
 
-// stringMap consumes an object of strings and nulls, or null, for which it returns nil.
-func (r *jsonReader) stringMap() (map[string]*string, error) {
-	if r.null() {
-		return nil, nil
-	}
-	m := map[string]*string{}
-	err := r.object(func(key []byte) error {
+// stringMap consumes an object of strings and nulls, or null. It returns nil when there is nothing in it.
+func (r *jsonReader) stringMap() (m map[string]*string, err error) {
+	err = r.object(func(key []byte) error {
+		if m == nil {
+			m = map[string]*string{}
+		}
 		if r.null() {
 			m[string(key)] = nil
 			return nil
@@ -327,21 +369,36 @@ func (r *jsonReader) loose() (string, error) {
 	return string(b), err
 }
 
-// unescapeJSON decodes what is between the quotes of a string; it never becomes longer.
-func unescapeJSON(body []byte) ([]byte, error) {
-	out := make([]byte, 0, len(body))
-	for i := 0; i < len(body); i++ {
-		c := body[i]
-		if c != '\\' {
-			out = append(out, c)
-			continue
+// skipAction consumes any value that is all of an action. In a log of one action a line it is behind the value at once: where
+// '}', the end of the line and '{' follow each other, an action has ended, since within a value there is a ',' or a
+// ':' before each '{', and no text holds the end of a line. A value that is not well formed may pass.
+func (r *jsonReader) skipAction() error {
+	rest := r.data[r.pos:]
+	end := bytes.IndexByte(rest, '\n')
+	if r.depth == 1 && end > 0 && end+1 < len(rest) && rest[end-1] == '}' && rest[end+1] == '{' {
+		r.pos += end - 1
+		return nil
+	}
+	return r.skip()
+}
+
+// unescape consumes the rest of a string, the quote that closes it included, and appends what it says to out.
+func (r *jsonReader) unescape(out []byte) ([]byte, error) {
+	for {
+		mark := nextMark(r.data, r.pos)
+		if mark+1 >= len(r.data) && (mark >= len(r.data) || r.data[mark] != '"') {
+			return nil, errJSONEnd
 		}
-		if i++; i == len(body) {
-			return nil, errJSONText
+		out = append(out, r.data[r.pos:mark]...)
+		r.pos = mark + 1
+		if r.data[mark] == '"' {
+			return out, nil
 		}
-		switch body[i] {
+		c := r.data[r.pos]
+		r.pos++
+		switch c {
 		case '"', '\\', '/':
-			out = append(out, body[i])
+			out = append(out, c)
 		case 'b':
 			out = append(out, '\b')
 		case 'f':
@@ -353,17 +410,16 @@ func unescapeJSON(body []byte) ([]byte, error) {
 		case 't':
 			out = append(out, '\t')
 		case 'u':
-			v, size, err := unescapeUnicode(body[i+1:])
+			v, size, err := unescapeUnicode(r.data[r.pos:])
 			if err != nil {
 				return nil, err
 			}
 			out = utf8.AppendRune(out, v)
-			i += size
+			r.pos += size
 		default:
 			return nil, errJSONText
 		}
 	}
-	return out, nil
 }
 
 // unescapeUnicode decodes what follows \u, a second half of a surrogate pair included.

@@ -39,6 +39,7 @@ var kindOf = map[string]kinds{
 func parseLog(name string, data []byte, want kinds) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
 		r := &jsonReader{data: data}
+		r.texts.most = len(data)
 		for r.peek() != 0 {
 			start := r.pos
 			a, found, err := parseAction(r, want)
@@ -64,7 +65,7 @@ func parseAction(r *jsonReader, want kinds) (a Action, found bool, err error) {
 	err = r.object(func(key []byte) error {
 		kind := kindOf[string(key)] & want
 		if kind == 0 {
-			return r.skip()
+			return r.skipAction()
 		}
 		if r.null() {
 			return nil
@@ -115,15 +116,13 @@ func (a *Action) parse(r *jsonReader, kind, want kinds) (err error) {
 }
 
 func (a *Add) parse(r *jsonReader, stats bool) error {
-	shared := fileFields{dataChange: &a.DataChange, partitionValues: &a.PartitionValues, tags: &a.Tags,
+	f := fileFields{path: &a.Path, dataChange: &a.DataChange, partitionValues: &a.PartitionValues, tags: &a.Tags,
 		vector: &a.DeletionVector, baseRowID: &a.BaseRowID, rowVersion: &a.DefaultRowCommitVersion}
 	if stats {
-		shared.stats = &a.Stats
+		f.stats = &a.Stats
 	}
-	err := r.object(func(key []byte) (err error) {
+	return f.parse(r, func(key []byte) (err error) {
 		switch string(key) {
-		case "path":
-			a.Path, err = r.str()
 		case "size":
 			a.Size, err = r.int()
 		case "modificationTime":
@@ -131,26 +130,20 @@ func (a *Add) parse(r *jsonReader, stats bool) error {
 		case "clusteringProvider":
 			a.ClusteringProvider, err = r.str()
 		default:
-			err = shared.parse(r, key)
+			err = r.skip()
 		}
 		return err
 	})
-	if err == nil && a.Path == "" {
-		err = errNoPath
-	}
-	return err
 }
 
 func (a *Remove) parse(r *jsonReader, stats bool) error {
-	shared := fileFields{dataChange: &a.DataChange, partitionValues: &a.PartitionValues, tags: &a.Tags,
+	f := fileFields{path: &a.Path, dataChange: &a.DataChange, partitionValues: &a.PartitionValues, tags: &a.Tags,
 		vector: &a.DeletionVector, baseRowID: &a.BaseRowID, rowVersion: &a.DefaultRowCommitVersion}
 	if stats {
-		shared.stats = &a.Stats
+		f.stats = &a.Stats
 	}
-	err := r.object(func(key []byte) (err error) {
+	return f.parse(r, func(key []byte) (err error) {
 		switch string(key) {
-		case "path":
-			a.Path, err = r.str()
 		case "deletionTimestamp":
 			a.DeletionTimestamp, err = r.optional()
 		case "extendedFileMetadata":
@@ -162,19 +155,16 @@ func (a *Remove) parse(r *jsonReader, stats bool) error {
 		case "size":
 			a.Size, err = r.optional()
 		default:
-			err = shared.parse(r, key)
+			err = r.skip()
 		}
 		return err
 	})
-	if err == nil && a.Path == "" {
-		err = errNoPath
-	}
-	return err
 }
 
 // fileFields are the fields that adds and removes have in common; stats is nil when statistics are not
-// wanted.
+// wanted. Long texts are packed.
 type fileFields struct {
+	path                  *string
 	dataChange            *bool
 	partitionValues, tags *map[string]*string
 	stats                 *string
@@ -182,28 +172,40 @@ type fileFields struct {
 	baseRowID, rowVersion **int64
 }
 
-// parse takes the value of a field; one that is not known is passed over.
-func (f *fileFields) parse(r *jsonReader, key []byte) (err error) {
-	switch string(key) {
-	case "partitionValues":
-		*f.partitionValues, err = r.stringMap()
-	case "dataChange":
-		*f.dataChange, err = r.bool()
-	case "stats":
-		if f.stats == nil {
-			return r.skip()
+// parse takes an object; other takes the values of fields that are not in common.
+func (f *fileFields) parse(r *jsonReader, other func(key []byte) error) error {
+	err := r.object(func(key []byte) (err error) {
+		switch string(key) {
+		case "path":
+			*f.path, err = r.packed()
+		case "partitionValues":
+			*f.partitionValues, err = r.stringMap()
+		case "dataChange":
+			*f.dataChange, err = r.bool()
+		case "stats":
+			if f.stats == nil {
+				return r.skip()
+			}
+			if r.peek() == '"' {
+				*f.stats, err = r.packed()
+			} else { // a writer that put an object in place of its text is understood
+				*f.stats, err = r.loose()
+			}
+		case "tags":
+			*f.tags, err = r.stringMap()
+		case "deletionVector":
+			*f.vector, err = parseDeletionVector(r)
+		case "baseRowId":
+			*f.baseRowID, err = r.optional()
+		case "defaultRowCommitVersion":
+			*f.rowVersion, err = r.optional()
+		default:
+			err = other(key)
 		}
-		*f.stats, err = r.loose() // a string of JSON; a writer that put an object is understood
-	case "tags":
-		*f.tags, err = r.stringMap()
-	case "deletionVector":
-		*f.vector, err = parseDeletionVector(r)
-	case "baseRowId":
-		*f.baseRowID, err = r.optional()
-	case "defaultRowCommitVersion":
-		*f.rowVersion, err = r.optional()
-	default:
-		err = r.skip()
+		return err
+	})
+	if err == nil && *f.path == "" {
+		err = errNoPath
 	}
 	return err
 }

@@ -101,23 +101,66 @@ func (r *sieveRange) moments(unit int64, form, layout string) {
 	}
 }
 
-// rejects reports whether no row of a file with these statistics can satisfy the condition.
+// rejects reports whether no row of a file with these statistics can satisfy the condition. It reads no further than it
+// takes to tell.
 func (s *statsSieve) rejects(stats []byte) bool {
-	parts, err := splitStats(stats)
-	if err != nil {
-		return false
-	}
-	for i := range s.ranges {
-		if r := &s.ranges[i]; r.hasHi && r.above(parts.min) || r.hasLo && r.below(parts.max) {
-			return true
+	r := &jsonReader{data: stats}
+	seen := 0
+	err := r.object(func(key []byte) (err error) {
+		switch string(key) {
+		case "minValues":
+			err, seen = s.test(r, (*sieveRange).above), seen+1
+		case "maxValues":
+			err, seen = s.test(r, (*sieveRange).below), seen+1
+		default:
+			return r.skip()
 		}
-	}
-	return false
+		if err == nil && seen == 2 {
+			return errStop
+		}
+		return err
+	})
+	return errors.Is(err, errFound)
 }
 
-// above reports whether the least value is above the range.
-func (r *sieveRange) above(values []byte) bool {
-	v := findJSON(values, r.path)
+// test consumes the least or the greatest values of a file; errFound when one of them is outside of its range.
+func (s *statsSieve) test(r *jsonReader, outside func(r *sieveRange, value []byte) bool) error {
+	if r.peek() != '{' {
+		return r.skip()
+	}
+	return r.object(func(key []byte) error {
+		var value []byte
+		for i := range s.ranges {
+			of := &s.ranges[i]
+			if string(key) != of.path[0] {
+				continue
+			}
+			if value == nil {
+				var err error
+				if value, err = r.raw(); err != nil {
+					return err
+				}
+			}
+			v := value
+			if len(of.path) > 1 {
+				v = findJSON(value, of.path[1:])
+			}
+			if outside(of, v) {
+				return errFound
+			}
+		}
+		if value == nil {
+			return r.skip()
+		}
+		return nil
+	})
+}
+
+// above reports whether a least value is above the range.
+func (r *sieveRange) above(v []byte) bool {
+	if !r.hasHi {
+		return false
+	}
 	if r.text {
 		text, ok := r.plainText(v)
 		return ok && bytes.Compare(text, r.to) > 0
@@ -126,9 +169,11 @@ func (r *sieveRange) above(values []byte) bool {
 	return ok && n > r.hi
 }
 
-// below reports whether the greatest value is below the range.
-func (r *sieveRange) below(values []byte) bool {
-	v := findJSON(values, r.path)
+// below reports whether a greatest value is below the range.
+func (r *sieveRange) below(v []byte) bool {
+	if !r.hasLo {
+		return false
+	}
 	if r.text {
 		text, ok := r.plainText(v)
 		return ok && bytes.Compare(text, r.from) < 0
