@@ -29,6 +29,10 @@ const tempAge = 24 * time.Hour
 // and everything below the root on the one file system. Symbolic links are followed. A deleted object may
 // come back after a loss of power.
 //
+// The folders of uploads are synced together, by the next Put or PutIfAbsent of the same Disk, before what it writes gets
+// its name: an upload that nothing was put after may be missing after a loss of power, and what names it is never there
+// without it.
+//
 // A key cannot be both an object and the folder of another ("a" and "a/b"), nor have a part longer than the
 // file system's names.
 type Disk struct {
@@ -37,6 +41,9 @@ type Disk struct {
 
 	mu      sync.Mutex
 	durable map[string]bool // folders known to be on the disk for good, with all above them
+	unsure  map[string]bool // folders of uploads whose names may not be on the disk yet
+
+	syncing sync.Mutex // of unsure: whoever finds none there knows that they are on the disk
 }
 
 // NewDisk returns the store of the files below root, which is made with the first write if it is not there.
@@ -57,7 +64,7 @@ func NewDisk(root string) (*Disk, error) {
 	default:
 		removeLeftovers(filepath.Join(abs, tempDir), time.Now().Add(-tempAge))
 	}
-	return &Disk{root: abs, syncDir: syncDir, durable: map[string]bool{}}, nil
+	return &Disk{root: abs, syncDir: syncDir, durable: map[string]bool{}, unsure: map[string]bool{}}, nil
 }
 
 // removeLeftovers deletes what it can of the temporary files last written before a time. What it cannot

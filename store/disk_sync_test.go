@@ -2,7 +2,10 @@ package store
 
 import (
 	"errors"
+	"maps"
+	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -46,5 +49,59 @@ func TestDisk_FolderSyncFailed_RepeatedPutSyncsBeforeItAnswers(t *testing.T) {
 				t.Errorf("the folder was synced %d times before the answer, want once", synced)
 			}
 		})
+	}
+}
+
+// What a put names must not be there, after a loss of power, without what was uploaded before it.
+func TestDisk_UploadsThenPut_FoldersSyncedBeforeItsName(t *testing.T) {
+	root := t.TempDir()
+	d, err := NewDisk(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Put(t.Context(), "log/0", nil); err != nil {
+		t.Fatal(err)
+	}
+	upload := func(key string) {
+		t.Helper()
+		u, err := d.Create(t.Context(), key)
+		if err == nil {
+			err = u.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range []string{"p=1/a", "p=1/b", "p=2/c"} {
+		upload(key)
+	}
+	synced, failing := map[string]int{}, true
+	var mu sync.Mutex
+	d.syncDir = func(dir string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		synced[filepath.Base(dir)]++
+		if filepath.Base(dir) == "log" {
+			return nil
+		}
+		if _, err := os.Stat(filepath.Join(root, "log", "1")); err == nil {
+			t.Errorf("%s is synced after what names its files is there", dir)
+		}
+		if failing && filepath.Base(dir) == "p=2" {
+			return syscall.EIO
+		}
+		return nil
+	}
+	if err := d.PutIfAbsent(t.Context(), "log/1", nil); !errors.Is(err, ErrUnavailable) {
+		t.Fatalf("got %v while a folder cannot be synced, want ErrUnavailable", err)
+	}
+	failing = false
+	for _, key := range []string{"log/1", "log/2"} {
+		if err := d.PutIfAbsent(t.Context(), key, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := map[string]int{"p=1": 1, "p=2": 2, "log": 2}; !maps.Equal(synced, want) {
+		t.Errorf("got syncs %v, want %v", synced, want)
 	}
 }

@@ -15,10 +15,6 @@ import (
 // through.
 const writeBufferBytes = 64 << 10
 
-// maxDurable bounds the folders a Disk remembers; beyond it forgets all, which costs some syncs and nothing
-// else.
-const maxDurable = 1 << 16
-
 // Put writes the object and replaces one that is there. See Store.
 func (d *Disk) Put(ctx context.Context, key string, data []byte) error {
 	return d.write(ctx, key, data, os.Rename)
@@ -28,6 +24,27 @@ func (d *Disk) Put(ctx context.Context, key string, data []byte) error {
 // synced, or if a file system on the network loses its answer. After ErrExists what is there is on the disk for good.
 func (d *Disk) PutIfAbsent(ctx context.Context, key string, data []byte) error {
 	return d.write(ctx, key, data, linkNew)
+}
+
+// PutHint is PutIfAbsent without the syncs. See store.PutHint.
+func (d *Disk) PutHint(ctx context.Context, key string, data []byte) error {
+	path, err := d.path(ctx, "put", key)
+	if err != nil {
+		return err
+	}
+	f, err := d.temp()
+	if err != nil {
+		return diskError("put", key, err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return diskError("put", key, err)
+	}
+	if err := linkNew(f.Name(), path); err != nil {
+		return nameError("put", key, path, err)
+	}
+	return nil
 }
 
 // Create begins a streaming upload into a temporary file. See Store.
@@ -54,8 +71,10 @@ func (d *Disk) write(ctx context.Context, key string, data []byte, name func(fro
 		return diskError("put", key, err)
 	}
 	defer os.Remove(f.Name()) // gone already after a rename
+	uploads := make(chan error, 1)
+	go func() { uploads <- d.syncUploads() }() // beside the file: the disk flushes for both at once
 	_, err = f.Write(data)
-	if err = finish(f, err); err != nil {
+	if err = errors.Join(finish(f, err), <-uploads); err != nil {
 		return diskError("put", key, err)
 	}
 	if err := ctx.Err(); err != nil {
@@ -88,31 +107,35 @@ func finish(f *os.File, err error) error {
 // publish gives a finished temporary file its name and makes the name durable. Once name has succeeded, or
 // has failed in a way that may hide a success, an error says ErrAmbiguous.
 func (d *Disk) publish(verb, key, temp, path string, name func(from, to string) error) error {
+	taken, err := d.give(verb, key, temp, path, name)
+	if err != nil && !taken {
+		return err
+	}
+	if syncErr := d.syncDir(filepath.Dir(path)); syncErr != nil {
+		return fmt.Errorf("%s %s: %w: sync the folder: %w", verb, key, ErrAmbiguous, syncErr)
+	}
+	return err
+}
+
+// give gives a finished temporary file its name. A name that is taken may be our own, of an attempt whose sync failed:
+// whoever hears that it is there must be able to rely on it.
+func (d *Disk) give(verb, key, temp, path string, name func(from, to string) error) (taken bool, err error) {
 	dir := filepath.Dir(path)
 	if err := d.makeDurable(dir); err != nil {
-		return nameError(verb, key, path, err)
+		return false, nameError(verb, key, path, err)
 	}
-	err := name(temp, path)
+	err = name(temp, path)
 	if errors.Is(err, syscall.ENOENT) { // someone has removed the folder since
 		d.forget()
 		if err := d.makeDurable(dir); err != nil {
-			return diskError(verb, key, err)
+			return false, diskError(verb, key, err)
 		}
 		err = name(temp, path)
 	}
-	// A name that is taken may be our own, of an attempt whose sync failed: whoever hears that it is there must be able
-	// to rely on it.
-	taken := errors.Is(err, syscall.EEXIST)
-	if err != nil && !taken {
-		return nameError(verb, key, path, err)
+	if err != nil {
+		return errors.Is(err, syscall.EEXIST), nameError(verb, key, path, err)
 	}
-	if err := d.syncDir(dir); err != nil {
-		return fmt.Errorf("%s %s: %w: sync the folder: %w", verb, key, ErrAmbiguous, err)
-	}
-	if taken {
-		return nameError(verb, key, path, err)
-	}
-	return nil
+	return false, nil
 }
 
 // linkNew gives a file a second name that must be free.
@@ -153,54 +176,6 @@ func nameError(verb, key, path string, err error) error {
 	return diskError(verb, key, err)
 }
 
-// makeDurable makes the folder, where missing, and syncs it and all above it up to the root's parent, once: a
-// folder made by another process may not have reached the disk yet.
-func (d *Disk) makeDurable(dir string) error {
-	d.mu.Lock()
-	known := d.durable[dir]
-	d.mu.Unlock()
-	if known {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
-	top := filepath.Dir(d.root)
-	for at := dir; at != top && at != filepath.Dir(at); {
-		at = filepath.Dir(at)
-		// Above the root we may write and not read; whoever made those folders answers for them.
-		if err := d.syncDir(at); err != nil && (at != top || !errors.Is(err, os.ErrPermission)) {
-			return err
-		}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.durable) >= maxDurable {
-		clear(d.durable)
-	}
-	d.durable[dir] = true
-	return nil
-}
-
-func (d *Disk) forget() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	clear(d.durable)
-}
-
-// syncDir brings the names in a folder to the disk.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = f.Sync()
-	if errors.Is(err, syscall.EINVAL) { // a file system that cannot sync folders has nothing to sync
-		err = nil
-	}
-	return errors.Join(err, f.Close())
-}
-
 type diskUpload struct {
 	ctx  context.Context
 	disk *Disk
@@ -231,7 +206,16 @@ func (u *diskUpload) Close() error {
 	if err := finish(u.file, u.buf.Flush()); err != nil {
 		return diskError("upload", u.key, err)
 	}
-	return u.disk.publish("upload", u.key, u.file.Name(), u.path, os.Rename)
+	if _, err := u.disk.give("upload", u.key, u.file.Name(), u.path, os.Rename); err != nil {
+		return err
+	}
+	if u.disk.owes(filepath.Dir(u.path)) < maxUnsure {
+		return nil
+	}
+	if err := u.disk.syncUploads(); err != nil {
+		return fmt.Errorf("upload %s: %w: %w", u.key, ErrAmbiguous, err)
+	}
+	return nil
 }
 
 func (u *diskUpload) Abort() error {

@@ -99,3 +99,14 @@ type Upload interface {
 func Retryable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAmbiguous) || errors.Is(err, ErrFull)
 }
+
+// PutHint writes an object that only saves time, if the key is free. Where that is cheaper it is not made durable: after a
+// loss of power it may be missing, or have other content, so that whoever reads it must notice. Errors: as PutIfAbsent.
+func PutHint(ctx context.Context, s Store, key string, data []byte) error {
+	if h, ok := s.(interface {
+		PutHint(ctx context.Context, key string, data []byte) error
+	}); ok {
+		return h.PutHint(ctx, key, data)
+	}
+	return s.PutIfAbsent(ctx, key, data)
+}
