@@ -9,6 +9,8 @@ import (
 
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/expr"
+	"github.com/freshet-io/freshet/store"
+	"github.com/freshet-io/freshet/store/storetest"
 )
 
 var upgrade = &delta.AlterOptions{Upgrade: true}
@@ -233,6 +235,44 @@ func TestScan_FloatWidenedToDouble_BoundsAreThoseOfTheFloat(t *testing.T) {
 		}
 		if rows != 1 {
 			t.Errorf("%s: got %d rows, want 1", text, rows)
+		}
+	}
+}
+
+// The preview of the feature wants each change of a type dated by the version of its commit, which a lost race moves.
+func TestChangeColumn_PreviewOfTypeWidening_ChangeIsDated(t *testing.T) {
+	ctx := context.Background()
+	st := store.NewMem()
+	table, err := delta.Create(ctx, st, &delta.CreateOptions{Schema: fields("a", delta.Byte, "b", delta.Byte),
+		Properties: map[string]string{"delta.feature.typeWidening-preview": "supported"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := table.SetProperties(ctx, map[string]string{"delta.enableTypeWidening": "true"}, nil)
+	done(t, r, err)
+	r, err = table.ChangeColumn(ctx, "a", delta.ColumnChange{Type: delta.Short}, nil)
+	done(t, r, err)
+	other := open(t, st)
+	snapshot(t, other)
+	raced := false
+	racing := storetest.NewFaulty(st, func(op storetest.Op, key string, _ int) storetest.Fault {
+		if op == storetest.OpPutIfAbsent && strings.HasSuffix(key, ".json") && !raced {
+			raced = true
+			tx := other.Begin(snapshot(t, other), nil)
+			tx.AddTxn("app", 1)
+			if _, err := tx.Commit(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		return storetest.Fault{}
+	})
+	r, err = open(t, racing).ChangeColumn(ctx, "b", delta.ColumnChange{Type: delta.Long}, nil)
+	done(t, r, err)
+	text := snapshot(t, open(t, st)).Metadata().SchemaString
+	for _, want := range []string{`{"fromType":"byte","toType":"short","tableVersion":2}`,
+		`{"fromType":"byte","toType":"long","tableVersion":4}`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got the schema %s, want %s in it", text, want)
 		}
 	}
 }

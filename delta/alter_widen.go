@@ -9,9 +9,47 @@ import (
 
 // typeChange is an entry of delta.typeChanges. Spec: "Type Widening", "Type Change Metadata".
 type typeChange struct {
-	FromType  string `json:"fromType"`
-	ToType    string `json:"toType"`
-	FieldPath string `json:"fieldPath,omitempty"`
+	FromType     string `json:"fromType"`
+	ToType       string `json:"toType"`
+	FieldPath    string `json:"fieldPath,omitempty"`
+	TableVersion *int64 `json:"tableVersion,omitempty"` // of the commit; only where typeWidening-preview is the feature
+}
+
+// datesTypeChanges reports whether each change of a type tells in which version it was made.
+func (p *Protocol) datesTypeChanges() bool {
+	return p.Supports("typeWidening-preview") && !p.Supports("typeWidening")
+}
+
+// dateTypeChanges corrects the version of the type changes that the transaction makes, which is known only once it is built:
+// they were noted as those of the version after the one that it began with.
+func (tx *Transaction) dateTypeChanges(m *Metadata, base *Snapshot) error {
+	proto, _ := tx.next(base)
+	noted, now := tx.base.version+1, base.version+1
+	if noted == now || !proto.datesTypeChanges() {
+		return nil
+	}
+	schema, err := m.Schema()
+	if err != nil {
+		return err
+	}
+	err = eachField(schema.Fields, nil, func(path []string, f *Field) error {
+		var changes []typeChange
+		old := f.metaValue(metaTypeChanges)
+		if old == nil {
+			return nil
+		}
+		if err := json.Unmarshal(old, &changes); err != nil {
+			return corrupt("%s of column %q: %v", metaTypeChanges, strings.Join(path, "."), err)
+		}
+		for i := range changes {
+			if v := changes[i].TableVersion; v != nil && *v == noted {
+				changes[i].TableVersion = &now
+			}
+		}
+		return f.setMeta(metaTypeChanges, changes)
+	})
+	m.SchemaString = schema.String()
+	return err
 }
 
 // widen gives a column a wider type and notes that in the metadata of the field.
@@ -35,7 +73,12 @@ func (a *alteration) widen(path string, at columnPlace, to Type) error {
 			return corrupt("%s of column %q: %v", metaTypeChanges, path, err)
 		}
 	}
-	entry, err := json.Marshal(typeChange{from.String(), to.String(), strings.Join(at.within, ".")})
+	change := typeChange{FromType: from.String(), ToType: to.String(), FieldPath: strings.Join(at.within, ".")}
+	if a.proto.datesTypeChanges() {
+		next := a.snap.version + 1
+		change.TableVersion = &next
+	}
+	entry, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}

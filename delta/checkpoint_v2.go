@@ -49,11 +49,11 @@ func (w *checkpointWriter) writeV2(ctx context.Context) error {
 		return errors.Join(fail(err), t.st.Delete(ctx, o.Key))
 	}
 	hint := lastCheckpoint{Version: w.snap.version, Size: rows + int64(len(actions)), SizeInBytes: o.Size + bytes,
-		NumOfAddFiles: w.adds, file: &o}
+		NumOfAddFiles: w.files.files, file: &o}
 	if err := t.writeLastCheckpoint(ctx, hint); err != nil {
 		return err
 	}
-	t.foundCheckpoint(w.snap, o, bytes)
+	t.foundCheckpoint(w.snap, o, bytes, &w.files)
 	return nil
 }
 

@@ -40,7 +40,7 @@ func (t *Table) Checkpoint(ctx context.Context, snap *Snapshot) error {
 		return fail(err)
 	}
 	if err == nil && t.usable(ctx, snap, o) == nil {
-		t.foundCheckpoint(snap, o, 0)
+		t.foundCheckpoint(snap, o, 0, nil)
 		return nil
 	}
 	w, err := newCheckpointWriter(snap)
@@ -86,11 +86,11 @@ func (w *checkpointWriter) writeClassic(ctx context.Context, key string) error {
 	if err := errors.Join(t.verify(ctx, o, part.file.Rows()), t.usable(ctx, w.snap, o)); err != nil {
 		return errors.Join(err, t.st.Delete(ctx, key))
 	}
-	hint := lastCheckpoint{Version: w.snap.version, Size: part.file.Rows(), SizeInBytes: o.Size, NumOfAddFiles: w.adds}
+	hint := lastCheckpoint{Version: w.snap.version, Size: part.file.Rows(), SizeInBytes: o.Size, NumOfAddFiles: w.files.files}
 	if err := t.writeLastCheckpoint(ctx, hint); err != nil {
 		return err
 	}
-	t.foundCheckpoint(w.snap, o, 0)
+	t.foundCheckpoint(w.snap, o, 0, &w.files)
 	return nil
 }
 
@@ -100,7 +100,7 @@ func (t *Table) adoptCheckpoint(ctx context.Context, snap *Snapshot, theirs stor
 	if err := t.usable(ctx, snap, theirs); err != nil {
 		return fmt.Errorf("another writer has put %s: %w", theirs.Key, err)
 	}
-	t.foundCheckpoint(snap, theirs, 0)
+	t.foundCheckpoint(snap, theirs, 0, nil)
 	return nil
 }
 
@@ -137,9 +137,13 @@ func (t *Table) verify(ctx context.Context, o store.Object, rows int64) error {
 	return nil
 }
 
-// foundCheckpoint makes later snapshots begin from the checkpoint, which has so many bytes in sidecars.
-func (t *Table) foundCheckpoint(snap *Snapshot, o store.Object, sidecars int64) {
+// foundCheckpoint makes later snapshots begin from the checkpoint, which has so many bytes in sidecars. files are counted in
+// it, nil when nobody has.
+func (t *Table) foundCheckpoint(snap *Snapshot, o store.Object, sidecars int64, files *fileTotals) {
 	s := *snap
+	if files != nil {
+		s.files = files
+	}
 	s.checkpoint = &checkpointFile{version: snap.version, files: []store.Object{o}, bytes: o.Size + sidecars,
 		json: strings.HasSuffix(o.Key, ".json"), logBytes: snap.logBytes}
 	t.remember(&s)
@@ -162,7 +166,7 @@ func (t *Table) writeLastCheckpoint(ctx context.Context, c lastCheckpoint) error
 type checkpointWriter struct {
 	snap  *Snapshot
 	codec parquet.Codec
-	adds  int64
+	files fileTotals
 	// Removed files and progress are kept when they are of this time (ms) or later.
 	keepRemoves, keepTxns int64
 }
@@ -213,7 +217,7 @@ func (w *checkpointWriter) eachFile(ctx context.Context, do func(*Action) error)
 			continue
 		}
 		if a.Add != nil {
-			w.adds++
+			w.files.files, w.files.bytes = w.files.files+1, w.files.bytes+a.Add.Size
 		}
 		if err := do(&a); err != nil {
 			return err

@@ -19,6 +19,7 @@ type versionChecksum struct {
 	txns     map[string]Txn            // nil: not said
 	domains  map[string]DomainMetadata // nil: not said
 	inCommit *int64
+	files    *fileTotals // nil: not said
 }
 
 func checksumKey(version int64) string { return versionPrefix(version) + ".crc" }
@@ -49,7 +50,7 @@ func (b *builder) fromChecksum(ctx context.Context, seg *segment) (ok bool, err 
 			b.logBytes += o.Size
 		}
 	}
-	b.version, b.inCommit = seg.last, commit.inCommit
+	b.version, b.inCommit, b.files = seg.last, commit.inCommit, sum.files
 	return true, nil
 }
 
@@ -65,27 +66,44 @@ func (s *segment) after(version int64) (n int64) {
 
 // readChecksum reads the .crc of a version; nil when it cannot be used for the table's state.
 func (t *Table) readChecksum(ctx context.Context, version int64) (*versionChecksum, error) {
-	data, err := t.st.Get(ctx, checksumKey(version))
-	if errors.Is(err, store.ErrNotFound) {
+	sum, err := t.getChecksum(ctx, version)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrCorrupt) {
 		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	if sum.proto == nil || sum.meta == nil || sum.txns == nil || sum.domains == nil || sum.txnID == "" {
+		return nil, nil
+	}
+	return sum, nil
+}
+
+// getChecksum reads the .crc of a version. Errors: store.ErrNotFound, ErrCorrupt.
+func (t *Table) getChecksum(ctx context.Context, version int64) (*versionChecksum, error) {
+	data, err := t.st.Get(ctx, checksumKey(version))
 	if err != nil {
 		return nil, fmt.Errorf("read the checksum of version %d: %w", version, err)
 	}
 	sum, err := parseChecksum(data)
-	if err != nil || sum.proto == nil || sum.meta == nil || sum.txns == nil || sum.domains == nil || sum.txnID == "" {
-		return nil, nil
+	if err != nil {
+		return nil, corrupt("%s: %v", checksumKey(version), err)
 	}
 	return sum, nil
 }
 
 func parseChecksum(data []byte) (*versionChecksum, error) {
 	s := &versionChecksum{}
+	var files, bytes *int64
 	r := &jsonReader{data: data}
 	err := r.object(func(key []byte) (err error) {
 		switch string(key) {
 		case "txnId":
 			s.txnID, err = r.str()
+		case "numFiles":
+			files, err = r.optional()
+		case "tableSizeBytes":
+			bytes, err = r.optional()
 		case "inCommitTimestampOpt":
 			s.inCommit, err = r.optional()
 		case "protocol":
@@ -109,6 +127,9 @@ func parseChecksum(data []byte) (*versionChecksum, error) {
 	})
 	if err == nil && r.peek() != 0 {
 		err = r.fail("the end")
+	}
+	if files != nil && bytes != nil {
+		s.files = &fileTotals{*files, *bytes}
 	}
 	return s, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"runtime"
 	"strconv"
@@ -40,7 +41,8 @@ type CloneOptions struct {
 	Outside func(ctx context.Context, url string) (store.Store, error)
 	// Concurrency is how many files are copied at once. Default: four times the number of processors.
 	Concurrency int
-	// Report is told of each file that is in place, by one goroutine at a time. Default: nobody.
+	// Report is told of each file that was copied or found there, by one goroutine at a time; of those of a shallow clone
+	// at once. Default: nobody.
 	Report func(CloneProgress)
 }
 
@@ -53,7 +55,7 @@ type CloneProgress struct {
 
 // Clone makes a table at the root of dst that holds what this one holds at a version, with a history of its own. A deep
 // clone that was broken off goes on where it was when it is called again: files that are there in full are not copied
-// again. Memory: the file actions of the table, since they are one commit. Errors: ErrTableExists, *UnsupportedError,
+// again. Memory: the text of one commit that names all files, and the names of the files of deletion vectors. Errors: ErrTableExists, *UnsupportedError,
 // ErrMissingFiles when a vacuum has taken files of the version.
 func (t *Table) Clone(ctx context.Context, dst store.Store, opts *CloneOptions) (*Table, error) {
 	c := &clone{from: t, dst: dst}
@@ -69,12 +71,10 @@ func (t *Table) Clone(ctx context.Context, dst store.Store, opts *CloneOptions) 
 
 // clone is one run of Clone.
 type clone struct {
-	from  *Table
-	dst   store.Store
-	opts  CloneOptions
-	snap  *Snapshot
-	adds  []Add
-	bytes int64
+	from *Table
+	dst  store.Store
+	opts CloneOptions
+	snap *Snapshot
 
 	mu   sync.Mutex
 	done CloneProgress
@@ -100,39 +100,55 @@ func (c *clone) run(ctx context.Context) (*Table, error) {
 	if c.opts.Shallow && !strings.Contains(c.from.st.URL(), "://") {
 		return nil, fmt.Errorf("a shallow clone names files by their URL, and %s has none", c.from.st.URL())
 	}
-	for a, err := range c.snap.Files(ctx, &FilesOptions{Stats: true}) {
+	for a, err := range c.snap.Files(ctx, nil) {
 		if err != nil {
 			return nil, err
 		}
-		c.adds = append(c.adds, *a)
-		c.bytes += a.Size
+		c.done.Files, c.done.Bytes = c.done.Files+1, c.done.Bytes+a.Size
 	}
-	c.done.Files, c.done.Bytes = int64(len(c.adds)), c.bytes
-	place := c.copyAll
 	if c.opts.Shallow {
-		place = c.pointTo
-	}
-	if err := place(ctx); err != nil {
+		c.done.FilesDone, c.done.BytesDone = c.done.Files, c.done.Bytes
+		c.report()
+	} else if err := c.copyAll(ctx); err != nil {
 		return nil, err
 	}
 	return to, c.commit(ctx, to)
 }
 
-// pointTo makes the paths of all files absolute.
-func (c *clone) pointTo(context.Context) error {
-	for i := range c.adds {
-		a := &c.adds[i]
-		a.Path = c.from.urlOf(a.Path)
-		if v := a.DeletionVector; v != nil && v.StorageType == "u" {
-			name, err := vectorName(v)
-			if err != nil {
-				return fmt.Errorf("deletion vector %s: %w", v.id(), err)
+// files yields the files of the table as the clone names them.
+func (c *clone) files(ctx context.Context) iter.Seq2[*Add, error] {
+	return func(yield func(*Add, error) bool) {
+		for a, err := range c.snap.Files(ctx, &FilesOptions{Stats: true}) {
+			switch {
+			case err != nil:
+			case c.opts.Shallow:
+				err = c.pointTo(a)
+			default:
+				_, err = c.move(a)
 			}
-			absolute := *v
-			absolute.StorageType, absolute.PathOrInlineDv = "p", c.from.urlOf(encodePath(name))
-			a.DeletionVector = &absolute
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			a.DataChange = true
+			if !yield(a, nil) {
+				return
+			}
 		}
-		c.count(a.Size, false)
+	}
+}
+
+// pointTo makes the paths of the file absolute.
+func (c *clone) pointTo(a *Add) error {
+	a.Path = c.from.urlOf(a.Path)
+	if v := a.DeletionVector; v != nil && v.StorageType == "u" {
+		name, err := vectorName(v)
+		if err != nil {
+			return fmt.Errorf("deletion vector %s: %w", v.id(), err)
+		}
+		absolute := *v
+		absolute.StorageType, absolute.PathOrInlineDv = "p", c.from.urlOf(encodePath(name))
+		a.DeletionVector = &absolute
 	}
 	return nil
 }
@@ -156,50 +172,62 @@ type copying struct {
 
 // copyAll copies the files, several at once, and the files of deletion vectors, which several data files may share.
 func (c *clone) copyAll(ctx context.Context) error {
-	vectors := map[string]copying{}
-	var files []copying
-	for i := range c.adds {
-		a := &c.adds[i]
-		from := a.Path
-		key, inside := c.from.within(from)
-		if !inside {
-			key = fmt.Sprintf("part-%s-%s", uuid.NewSHA1(uuid.NameSpaceURL, []byte(key)), key[strings.LastIndexByte(key, '/')+1:])
-		}
-		a.Path = encodePath(key)
-		files = append(files, copying{from, key, a.Size})
-		if err := c.takeVector(a, vectors); err != nil {
-			return err
-		}
-	}
-	for _, name := range sortedNames(vectors) {
-		files = append(files, vectors[name])
-	}
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(cmp.Or(max(c.opts.Concurrency, 0), 4*runtime.GOMAXPROCS(0)))
-	for _, f := range files {
-		group.Go(func() error {
-			fresh, err := c.copyFile(gctx, f)
-			if err == nil && f.size >= 0 {
-				c.count(f.size, fresh)
+	vectors := map[string]bool{}
+	list := func() error {
+		for a, err := range c.snap.Files(gctx, nil) {
+			if err != nil {
+				return err
 			}
-			return err
-		})
+			copies, err := c.move(a)
+			if err != nil {
+				return err
+			}
+			for _, f := range copies {
+				if f.size < 0 {
+					if vectors[f.to] {
+						continue
+					}
+					vectors[f.to] = true
+				}
+				group.Go(func() error { return c.place(gctx, f) })
+			}
+		}
+		return nil
 	}
-	return group.Wait()
+	err := list()
+	return cmp.Or(group.Wait(), err) // what stopped the copying stopped the listing
 }
 
-// takeVector notes the file of the data file's deletion vector. A vector that is named by an absolute path is named by
-// an id afterwards.
-func (c *clone) takeVector(a *Add, vectors map[string]copying) error {
+// place copies a file unless it is there, and tells.
+func (c *clone) place(ctx context.Context, f copying) error {
+	fresh, err := c.copyFile(ctx, f)
+	if err == nil && f.size >= 0 {
+		c.count(f.size, fresh)
+	}
+	return err
+}
+
+// move names the file as the clone has it, and returns what is to be copied: the file, and the one of its deletion vector.
+// What lies outside of the table gets a name that follows from its own.
+func (c *clone) move(a *Add) ([]copying, error) {
+	from := a.Path
+	key, inside := c.from.within(from)
+	if !inside {
+		key = fmt.Sprintf("part-%s-%s", uuid.NewSHA1(uuid.NameSpaceURL, []byte(key)), key[strings.LastIndexByte(key, '/')+1:])
+	}
+	a.Path = encodePath(key)
+	copies := []copying{{from, key, a.Size}}
 	v := a.DeletionVector
 	if v == nil || v.StorageType == "i" {
-		return nil
+		return copies, nil
 	}
 	name, err := vectorName(v)
 	if err != nil {
-		return fmt.Errorf("deletion vector %s: %w", v.id(), err)
+		return nil, fmt.Errorf("deletion vector %s: %w", v.id(), err)
 	}
-	key, inside := c.from.within(name)
+	key, inside = c.from.within(name)
 	if v.StorageType == "p" || !inside {
 		id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(key))
 		key = vectorFileName(id)
@@ -207,8 +235,7 @@ func (c *clone) takeVector(a *Add, vectors map[string]copying) error {
 		here.StorageType, here.PathOrInlineDv = "u", encodeZ85(id[:])
 		a.DeletionVector = &here
 	}
-	vectors[name] = copying{name, key, -1}
-	return nil
+	return append(copies, copying{name, key, -1}), nil
 }
 
 // copyFile copies a file, unless it is there in full; fresh tells that it was not. Files never change, so that one of
@@ -262,6 +289,10 @@ func (c *clone) count(size int64, fresh bool) {
 	if fresh {
 		c.done.Copied++
 	}
+	c.report()
+}
+
+func (c *clone) report() {
 	if c.opts.Report != nil {
 		c.opts.Report(c.done)
 	}
@@ -286,10 +317,7 @@ func (c *clone) commit(ctx context.Context, to *Table) error {
 	empty := &Snapshot{table: to, version: -1, schema: c.snap.schema, state: tableState{proto: &proto, meta: meta}}
 	tx := to.Begin(empty, nil)
 	tx.proto, tx.meta = &proto, meta
-	for i := range c.adds {
-		c.adds[i].DataChange = true
-	}
-	tx.Add(c.adds...)
+	tx.stream = c.files(ctx)
 	for _, name := range sortedNames(c.snap.state.domains) {
 		tx.SetDomainMetadata(c.snap.state.domains[name])
 	}
@@ -299,7 +327,7 @@ func (c *clone) commit(ctx context.Context, to *Table) error {
 		}
 	}
 	text := func(n int64) string { return strconv.FormatInt(n, 10) }
-	files, bytes := text(int64(len(c.adds))), text(c.bytes)
+	files, bytes := text(c.done.Files), text(c.done.Bytes)
 	copied, copiedBytes := files, bytes
 	if c.opts.Shallow {
 		copied, copiedBytes = "0", "0"

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -74,13 +75,14 @@ func (tx *Transaction) build(ctx context.Context, base *Snapshot) (*Snapshot, []
 	verified := time.Now()
 	b := base.extend()
 	b.inCommit = nil
-	actions, err := tx.actions(ctx, base, verified)
+	actions, ids, err := tx.actions(ctx, base, verified)
 	if err != nil {
 		return nil, nil, fmt.Errorf("commit version %d: %w", base.version+1, err)
 	}
 	for i := range actions {
 		b.take(&actions[i])
 	}
+	b.tally.without(tx.again)
 	next := base.version + 1
 	if err := errors.Join(tx.checkNext(b.state, base), tx.checkRowTracking(ctx, base)); err != nil {
 		return nil, nil, fmt.Errorf("commit version %d: %w", next, err)
@@ -90,25 +92,55 @@ func (tx *Transaction) build(ctx context.Context, base *Snapshot) (*Snapshot, []
 		return nil, nil, fmt.Errorf("commit version %d: %w", next, err)
 	}
 	body := appendLog(nil, slices.Concat([]Action{{CommitInfo: &info}}, actions))
+	if body, err = tx.appendStream(ctx, body, b, ids); err != nil {
+		return nil, nil, fmt.Errorf("commit version %d: %w", next, err)
+	}
 	b.close(next, len(body))
 	snap, err := b.finish(base, verified)
 	return snap, body, err
 }
 
-// actions are the lines of the commit after the first.
-func (tx *Transaction) actions(ctx context.Context, base *Snapshot, now time.Time) (actions []Action, err error) {
+// streamed are the files of stream.
+func (tx *Transaction) streamed() iter.Seq2[*Add, error] {
+	if tx.stream == nil {
+		return func(func(*Add, error) bool) {}
+	}
+	return tx.stream
+}
+
+// appendStream appends the lines of streamed files to the commit.
+func (tx *Transaction) appendStream(ctx context.Context, body []byte, b *builder, ids *rowIDs) ([]byte, error) {
+	for a, err := range tx.streamed() {
+		if err == nil && ids != nil {
+			err = ids.give(ctx, a)
+		}
+		if err != nil {
+			return nil, err
+		}
+		action := Action{Add: a}
+		b.take(&action)
+		body = append(appendAction(body, &action), '\n')
+	}
+	return body, nil
+}
+
+// actions are the lines of the commit after the first and before those of streamed files, and what gives these their row
+// ids; nil when they get none.
+func (tx *Transaction) actions(ctx context.Context, base *Snapshot, now time.Time) (actions []Action, ids *rowIDs,
+	err error,
+) {
 	ms := now.UnixMilli()
 	adds := tx.allAdds()
 	domains := tx.domains
 	if proto, meta := tx.next(base); givesRowIDs(proto, meta) {
-		ids, err := tx.giveRowIDs(ctx, base, adds)
-		if err != nil {
-			return nil, err
+		var marked *DomainMetadata
+		if ids, marked, err = tx.giveRowIDs(ctx, base, adds); err != nil {
+			return nil, nil, err
 		}
-		if ids != nil {
+		if marked != nil {
 			domains = append(slices.DeleteFunc(slices.Clone(domains), func(d DomainMetadata) bool {
 				return d.Domain == rowTrackingDomain
-			}), *ids)
+			}), *marked)
 		}
 	}
 	if tx.proto != nil {
@@ -118,6 +150,9 @@ func (tx *Transaction) actions(ctx context.Context, base *Snapshot, now time.Tim
 		m := tx.meta.Clone()
 		tx.enableTimestamps(m, base)
 		nameRowIDColumns(m)
+		if err := tx.dateTypeChanges(m, base); err != nil {
+			return nil, nil, err
+		}
 		actions = append(actions, Action{Metadata: m})
 	}
 	for _, t := range tx.txns {
@@ -139,7 +174,7 @@ func (tx *Transaction) actions(ctx context.Context, base *Snapshot, now time.Tim
 	for i := range tx.changes {
 		actions = append(actions, Action{CDC: &tx.changes[i]})
 	}
-	return actions, nil
+	return actions, ids, nil
 }
 
 // next is the protocol and the metadata that the transaction makes of the base's.

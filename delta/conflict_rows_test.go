@@ -507,8 +507,8 @@ func TestEnableRowTracking_CrashAnywhere_CanBeDoneAgain(t *testing.T) {
 			faulty := storetest.NewFaulty(d.st, storetest.CrashAt(n, late))
 			if table, err := delta.Open(context.Background(), faulty, nil); err == nil {
 				_, err = table.EnableRowTracking(context.Background(), nil)
-				if (err != nil) != faulty.Crashed() && !late {
-					t.Errorf("crash at call %d: %v", n, err)
+				if err != nil && !faulty.Crashed() {
+					t.Errorf("no crash up to call %d: %v", n, err)
 				}
 			}
 			if _, err := open(t, d.st).EnableRowTracking(context.Background(), nil); err != nil {

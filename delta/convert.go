@@ -17,7 +17,7 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
-// footersAtOnce is how many footers Convert reads side by side.
+// footersAtOnce is how many footers Convert reads side by side, and how many schemas it holds.
 const footersAtOnce = 16
 
 // ConvertOptions tune Convert. The zero value of each field means its default.
@@ -52,7 +52,8 @@ type Converted struct {
 // Convert makes a Delta table of a folder of Parquet files, in place: no file is moved or written but the log. Files end
 // with .parquet or .parq, others are left alone, as are names that begin with "_" or ".". Partition values come from
 // folders "name=value". The schema is that of all files together: a column that some files lack is null there, types
-// must agree, and every column may be null. Whoever adds files to the folder later has to do it through the table.
+// must agree, and every column may be null. Whoever adds files to the folder later has to do it through the table. Memory:
+// names and statistics of the files, and the text of one commit that holds them.
 // Errors: ErrTableExists, ErrCorrupt for a file that is no Parquet, *SchemaMismatchError wrapped with the file's name.
 func Convert(ctx context.Context, st store.Store, opts *ConvertOptions) (*Converted, error) {
 	c := &conversion{table: newTable(st, nil)}
@@ -82,7 +83,6 @@ type parquetInput struct {
 	object store.Object
 	names  []string  // of partition columns
 	values []*string // nil is null
-	schema *Schema   // of the file
 	rows   int64
 	stats  string
 }
@@ -103,10 +103,7 @@ func (c *conversion) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.readFooters(ctx); err != nil {
-		return err
-	}
-	if err := c.merge(columns); err != nil {
+	if err := c.readFooters(ctx, columns); err != nil {
 		return err
 	}
 	for _, f := range columns {
@@ -228,39 +225,34 @@ func (c *conversion) typeOf(n int) Type {
 	return String
 }
 
-// readFooters fills in what the files say of themselves.
-func (c *conversion) readFooters(ctx context.Context) error {
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(footersAtOnce)
-	for i := range c.files {
-		f := &c.files[i]
-		group.Go(func() error {
-			if err := f.read(gctx, c.table.st, !c.opts.NoStats); err != nil {
-				return fmt.Errorf("%s: %w", f.object.Key, err)
-			}
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if c.done++; c.opts.Report != nil {
-				c.opts.Report(c.done)
-			}
-			return nil
-		})
-	}
-	return group.Wait()
-}
-
-// merge makes the table's schema: the columns of all files in the order in which they appear, then those of the
-// partitioning. A column of a file that has the name of one of these is passed over: the folder counts.
-func (c *conversion) merge(partitions []Field) error {
+// readFooters fills in what the files say of themselves, and makes the table's schema of theirs: the columns of all files in
+// the order in which they appear, then those of the partitioning. A column of a file that has the name of one of these is
+// passed over: the folder counts.
+func (c *conversion) readFooters(ctx context.Context, partitions []Field) error {
 	all := &Schema{}
-	for i := range c.files {
-		f := &c.files[i]
-		c.result.Rows += f.rows
-		merged, _, err := all.Merge(f.schema)
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.object.Key, err)
+	for files := range slices.Chunk(c.files, footersAtOnce) {
+		schemas := make([]*Schema, len(files))
+		group, gctx := errgroup.WithContext(ctx)
+		for i := range files {
+			group.Go(func() (err error) {
+				if schemas[i], err = files[i].read(gctx, c.table.st, !c.opts.NoStats); err != nil {
+					return fmt.Errorf("%s: %w", files[i].object.Key, err)
+				}
+				c.count()
+				return nil
+			})
 		}
-		all = merged
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		for i := range files {
+			c.result.Rows += files[i].rows
+			merged, _, err := all.Merge(schemas[i])
+			if err != nil {
+				return fmt.Errorf("%s: %w", files[i].object.Key, err)
+			}
+			all = merged
+		}
 	}
 	for _, p := range partitions {
 		if old, i := all.Lookup(p.Name); old != nil {
@@ -273,21 +265,36 @@ func (c *conversion) merge(partitions []Field) error {
 	return all.Validate()
 }
 
+func (c *conversion) count() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done++; c.opts.Report != nil {
+		c.opts.Report(c.done)
+	}
+}
+
+// adds are the files as the table has them.
+func (c *conversion) adds(yield func(*Add, error) bool) {
+	for i := range c.files {
+		f := &c.files[i]
+		add := &Add{Path: encodePath(f.object.Key), Size: f.object.Size, Stats: f.stats, DataChange: true,
+			ModificationTime: f.object.Modified.UnixMilli(), PartitionValues: map[string]*string{}}
+		for n, v := range f.values {
+			add.PartitionValues[c.result.PartitionBy[n]] = v
+		}
+		if !yield(add, nil) {
+			return
+		}
+	}
+}
+
 func (c *conversion) commit(ctx context.Context) error {
 	tx, err := c.table.creation(&CreateOptions{Schema: c.result.Schema, PartitionBy: c.result.PartitionBy,
 		Properties: c.opts.Properties, Name: c.opts.Name, Description: c.opts.Description})
 	if err != nil {
 		return err
 	}
-	for i := range c.files {
-		f := &c.files[i]
-		add := Add{Path: encodePath(f.object.Key), Size: f.object.Size, Stats: f.stats, DataChange: true,
-			ModificationTime: f.object.Modified.UnixMilli(), PartitionValues: map[string]*string{}}
-		for n, v := range f.values {
-			add.PartitionValues[c.result.PartitionBy[n]] = v
-		}
-		tx.Add(add)
-	}
+	tx.stream = c.adds
 	tx.Operation("CONVERT", map[string]string{"numFiles": strconv.FormatInt(c.result.Files, 10),
 		"partitionedBy": jsonList(c.result.PartitionBy), "collectStats": strconv.FormatBool(!c.opts.NoStats),
 		"sourceFormat": "parquet"}, map[string]string{"numConvertedFiles": strconv.FormatInt(c.result.Files, 10)})

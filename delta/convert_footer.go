@@ -14,13 +14,13 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
-// read takes schema, rows and statistics from the file's footer.
-func (f *parquetInput) read(ctx context.Context, st store.Store, stats bool) error {
+// read takes rows and statistics from the file's footer, and returns its schema.
+func (f *parquetInput) read(ctx context.Context, st store.Store, stats bool) (schema *Schema, err error) {
 	file, err := openParquet(ctx, st, f.object.Key, f.object.Size)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return guardScan(f.object.Key, func() error {
+	err = guardScan(f.object.Key, func() error {
 		pages, err := pqarrow.NewFileReader(file.Reader, pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
 		if err != nil {
 			return err
@@ -29,15 +29,16 @@ func (f *parquetInput) read(ctx context.Context, st store.Store, stats bool) err
 		if err != nil {
 			return err
 		}
-		if f.schema, err = SchemaFromArrow(tableArrow(as)); err != nil {
+		if schema, err = SchemaFromArrow(tableArrow(as)); err != nil {
 			return err
 		}
 		f.rows = rowsOfGroups(file.MetaData()) // some writers leave the file's own count at zero
 		if stats {
-			f.stats, err = footerStats(file.MetaData(), f.schema)
+			f.stats, err = footerStats(file.MetaData(), schema)
 		}
 		return err
 	})
+	return schema, err
 }
 
 // rowsOfGroups adds up the rows of the row groups.

@@ -147,6 +147,7 @@ func (c *committer) create(ctx context.Context) error {
 			return fmt.Errorf("%w at %s: another writer has just created it", ErrTableExists, c.tx.table.st.URL())
 		}
 	}
+	snap.writeChecksum(ctx, c.tx.id)
 	c.tx.table.remember(snap)
 	return nil
 }

@@ -37,6 +37,7 @@ const (
 	FindingGap            = "missing commits"
 	FindingCheckpoint     = "broken checkpoint"
 	FindingCheckpointHint = "wrong _last_checkpoint"
+	FindingChecksum       = "wrong checksum"
 	FindingMissingChanges = "missing change data"
 	FindingChanges        = "change feed disagrees"
 	FindingUnknown        = "not checked" // the store or the table's features did not let it
@@ -59,8 +60,8 @@ type CheckOptions struct {
 	// Deep reads all files: their rows, statistics and deletion vectors, and the change feed. Default: whether files are
 	// there, with their sizes, and whether the log is whole.
 	Deep bool
-	// Fix does what is safe: it takes files that are not there out of the table, since no reader gets past them, and
-	// writes a new checkpoint in the place of a broken one. Only for the newest version.
+	// Fix does what is safe: it takes files that are not there out of the table, since no reader gets past them, writes a
+	// new checkpoint in the place of a broken one, and deletes a wrong .crc. Only for the newest version.
 	Fix bool
 	// Concurrency is how many files are read at once. Default: the number of processors.
 	Concurrency int
@@ -118,6 +119,7 @@ type check struct {
 	lost   []Add            // that are not there
 	blind  map[fileKey]bool // files that cannot be read: they are not there, or their deletion vector is not
 	stale  bool             // a new checkpoint is needed
+	wrong  bool             // the version's .crc is
 	mu     sync.Mutex
 	report CheckReport
 	done   int64
@@ -150,6 +152,9 @@ func (c *check) run(ctx context.Context) error {
 		c.files = append(c.files, *a)
 		c.report.Files++
 		c.report.Bytes += a.Size
+	}
+	if err := c.checkChecksum(ctx); err != nil {
+		return err
 	}
 	if err := c.checkFiles(ctx); err != nil {
 		return err
@@ -199,6 +204,12 @@ func (c *check) fix(ctx context.Context) error {
 	if newest.version != c.snap.version {
 		return fmt.Errorf("version %d was checked, and there is a version %d by now: check again", c.snap.version,
 			newest.version)
+	}
+	if c.wrong {
+		if err := c.table.st.Delete(ctx, checksumKey(c.snap.version)); err != nil {
+			return err
+		}
+		c.report.Fixed++
 	}
 	if len(c.lost) > 0 {
 		if err := c.dropLost(ctx); err != nil {

@@ -213,7 +213,7 @@ func TestCheck_Fix_TakesMissingFilesOutAndNothingElse(t *testing.T) {
 // is found is a fault of the check.
 func TestCheck_TablesOfOthers_FindsNoDamage(t *testing.T) {
 	known := map[string]string{"cdf-table-simple": delta.FindingChanges, "cdf-table-update-ops": delta.FindingChanges,
-		"parsed-stats": delta.FindingStats,
+		"parsed-stats": delta.FindingStats, "crc-full": delta.FindingChecksum,
 		"deltalog-state-reconstruction-from-checkpoint-missing-metadata": delta.FindingCheckpoint}
 	for _, dir := range goldenTables(t) {
 		table, err := delta.Open(context.Background(), disk(t, filepath.Join(dir, "delta")), nil)

@@ -74,7 +74,7 @@ func (t *Table) replay(ctx context.Context, seg *segment, version int64) (*Snaps
 			return nil, err
 		}
 	}
-	b.modified = seg.modified
+	b.modified, b.summed = seg.modified, seg.checksum != nil && seg.summed == b.version
 	return b.snapshot(nil)
 }
 
@@ -105,12 +105,19 @@ type builder struct {
 	modified   time.Time
 	inCommit   *int64
 	compacted  []compactedFile
+	files      *fileTotals // nil: not known
+	tally      fileTally   // of the next version
+	summed     bool        // the version has a .crc
 }
 
 // extend begins a builder that goes on from a snapshot.
 func (s *Snapshot) extend() *builder {
-	return &builder{table: s.table, version: s.version, state: s.state.share(), checkpoint: s.checkpoint,
-		logBytes: s.logBytes, modified: s.modified, inCommit: s.inCommit, compacted: s.compacted}
+	b := &builder{table: s.table, version: s.version, state: s.state.share(), checkpoint: s.checkpoint,
+		logBytes: s.logBytes, modified: s.modified, inCommit: s.inCommit, compacted: s.compacted, files: s.files}
+	if s.version < 0 {
+		b.files = &fileTotals{}
+	}
+	return b
 }
 
 func (b *builder) fromCheckpoint(ctx context.Context, c *checkpointFile) error {
@@ -141,7 +148,11 @@ func (b *builder) fromCheckpoint(ctx context.Context, c *checkpointFile) error {
 // commit takes the next version, or several up to it, from a file of the log.
 func (b *builder) commit(version int64, key string, data []byte) error {
 	b.inCommit = nil
-	for a, err := range parseLog(key, data, kindState|kindCommitInfo) {
+	want := kindState | kindCommitInfo
+	if b.files != nil {
+		want |= kindFiles
+	}
+	for a, err := range parseLog(key, data, want) {
 		if err != nil {
 			return err
 		}
@@ -157,11 +168,13 @@ func (b *builder) take(a *Action) {
 		b.inCommit = a.CommitInfo.InCommitTimestamp
 	}
 	b.state.apply(a)
+	b.tally.take(a)
 }
 
 // close ends the next version, whose commit has so many bytes.
 func (b *builder) close(version int64, bytes int) {
-	b.version, b.modified = version, time.Time{}
+	b.version, b.modified, b.summed = version, time.Time{}, false
+	b.files, b.tally = b.tally.after(b.files), fileTally{}
 	b.logBytes += int64(bytes)
 }
 
@@ -169,7 +182,8 @@ func (b *builder) close(version int64, bytes int) {
 // holds.
 func (b *builder) snapshot(before *Snapshot) (*Snapshot, error) {
 	s := &Snapshot{table: b.table, version: b.version, state: b.state.share(), checkpoint: b.checkpoint,
-		logBytes: b.logBytes, modified: b.modified, inCommit: b.inCommit, compacted: b.compacted}
+		logBytes: b.logBytes, modified: b.modified, inCommit: b.inCommit, compacted: b.compacted,
+		files: b.files, summed: b.summed}
 	if s.state.proto == nil {
 		return nil, corrupt("version %d of %s has no protocol", b.version, b.table.st.URL())
 	}

@@ -102,6 +102,21 @@ func (o *objectWriter) strings(name string, list []string) {
 	o.b = append(o.b, jsonList(list)...)
 }
 
+// objects writes a list of n objects.
+func (o *objectWriter) objects(name string, n int, fields func(i int, o *objectWriter)) {
+	o.key(name)
+	o.b = append(o.b, '[')
+	for i := range n {
+		if i > 0 {
+			o.b = append(o.b, ',')
+		}
+		inner := &objectWriter{b: o.b}
+		fields(i, inner)
+		o.b = inner.end()
+	}
+	o.b = append(o.b, ']')
+}
+
 // texts writes a map whose values are strings, in the order of its keys.
 func (o *objectWriter) texts(name string, m map[string]string) {
 	o.object(name, func(o *objectWriter) {

@@ -79,6 +79,8 @@ func (c *committer) winner(ctx context.Context, version int64) (w *winner, data 
 	want := kindState | kindCommitInfo
 	if !c.tx.blindToFiles() {
 		want |= kindFiles | kindStats
+	} else if c.base.files != nil {
+		want |= kindFiles
 	}
 	for a, err := range parseLog(commitKey(version), data, want) {
 		if err != nil {

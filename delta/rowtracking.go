@@ -41,13 +41,37 @@ func givesRowIDs(p *Protocol, m *Metadata) bool {
 // tracksRows reports whether readers may rely on row ids.
 func tracksRows(m *Metadata) bool { return m.boolean(propRowTracking, false) }
 
-// giveRowIDs gives the files that have none their first row id and the version in which their rows were committed,
-// and returns the domain's new state; nil when nothing has changed. Since the mark is taken from the version that is
-// built upon, winners never give out the same ids. Spec: "Writer Requirements for Row Tracking".
-func (tx *Transaction) giveRowIDs(ctx context.Context, base *Snapshot, adds []Add) (*DomainMetadata, error) {
+// rowIDs gives files that have none their first row id and the version in which their rows were committed. Since the mark is
+// taken from the version that is built upon, winners never give out the same ids. Spec: "Writer Requirements for Row
+// Tracking".
+type rowIDs struct {
+	base *Snapshot
+	mark int64 // the greatest id that was given out
+}
+
+func (r *rowIDs) give(ctx context.Context, a *Add) error {
+	rows, err := r.base.physicalRows(ctx, a)
+	if err != nil {
+		return err
+	}
+	if a.BaseRowID == nil {
+		first := r.mark + 1
+		a.BaseRowID = &first
+	}
+	r.mark = max(r.mark, *a.BaseRowID+rows-1)
+	if a.DefaultRowCommitVersion == nil {
+		version := r.base.version + 1
+		a.DefaultRowCommitVersion = &version
+	}
+	return nil
+}
+
+// giveRowIDs gives ids to adds, and returns what is to give them to the streamed files of the transaction, and the domain's
+// state once all have theirs; nil when it has not changed.
+func (tx *Transaction) giveRowIDs(ctx context.Context, base *Snapshot, adds []Add) (*rowIDs, *DomainMetadata, error) {
 	mark, err := base.state.rowIDHighWater()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	before := mark
 	for _, d := range tx.domains {
@@ -55,32 +79,31 @@ func (tx *Transaction) giveRowIDs(ctx context.Context, base *Snapshot, adds []Ad
 			given := tableState{domains: map[string]DomainMetadata{rowTrackingDomain: d}}
 			least, err := given.rowIDHighWater()
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			mark = max(mark, least)
 		}
 	}
-	version := base.version + 1
+	ids := &rowIDs{base: base, mark: mark}
 	for i := range adds {
-		a := &adds[i]
-		rows, err := base.physicalRows(ctx, a)
+		if err := ids.give(ctx, &adds[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	last := *ids
+	for a, err := range tx.streamed() {
+		if err == nil {
+			err = last.give(ctx, a)
+		}
 		if err != nil {
-			return nil, err
-		}
-		if a.BaseRowID == nil {
-			first := mark + 1
-			a.BaseRowID = &first
-		}
-		mark = max(mark, *a.BaseRowID+rows-1)
-		if a.DefaultRowCommitVersion == nil {
-			a.DefaultRowCommitVersion = &version
+			return nil, nil, err
 		}
 	}
-	if mark == before {
-		return nil, nil
+	if last.mark == before {
+		return ids, nil, nil
 	}
-	return &DomainMetadata{Domain: rowTrackingDomain,
-		Configuration: `{"rowIdHighWaterMark":` + strconv.FormatInt(mark, 10) + `}`}, nil
+	return ids, &DomainMetadata{Domain: rowTrackingDomain,
+		Configuration: `{"rowIdHighWaterMark":` + strconv.FormatInt(last.mark, 10) + `}`}, nil
 }
 
 // RowIDsKept says whether all rows that the transaction moved to other files kept their ids and commit versions, in

@@ -19,6 +19,8 @@ type Snapshot struct {
 	checkpoint *checkpointFile // the commits after it are the rest of the log; nil when there is none
 	logBytes   int64           // of the commits that were read, up to version
 	compacted  []compactedFile // in place of commits after the checkpoint
+	files      *fileTotals     // nil: not known
+	summed     bool            // the version had a .crc when it was read
 }
 
 // Table is the table that this is a version of.

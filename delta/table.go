@@ -108,6 +108,11 @@ func (t *Table) remember(s *Snapshot) *Snapshot {
 		s, old = old, s
 	}
 	t.newest = old.from(s.checkpoint)
+	if t.newest.files == nil && s.files != nil && s.version == t.newest.version {
+		counted := *t.newest
+		counted.files = s.files
+		t.newest = &counted
+	}
 	return t.newest
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"time"
 
@@ -30,12 +31,14 @@ type Transaction struct {
 	marked   map[string]*mark // the same by canonical path
 	rewrites []*rewrite
 	again    []Add // files that are there, committed anew with row ids
-	txns     []Txn
-	domains  []DomainMetadata
-	meta     *Metadata
-	proto    *Protocol
-	expects  map[string]expectation
-	reads    readSet
+	// stream yields files that are added besides, the same whenever it is asked, so that they need not be held; nil: none.
+	stream  iter.Seq2[*Add, error]
+	txns    []Txn
+	domains []DomainMetadata
+	meta    *Metadata
+	proto   *Protocol
+	expects map[string]expectation
+	reads   readSet
 	// rowIDsKept is what the caller says of the rows that were moved; nil: nothing.
 	rowIDsKept *bool
 	info       CommitInfo
@@ -138,7 +141,7 @@ func (tx *Transaction) Commit(ctx context.Context) (CommitResult, error) {
 	if err := tx.check(tx.base); err != nil {
 		return CommitResult{}, err
 	}
-	c := &committer{tx: tx, base: tx.base, deadline: time.Now().Add(tx.opts.Deadline)}
+	c := &committer{tx: tx, base: tx.base.counted(ctx), deadline: time.Now().Add(tx.opts.Deadline)}
 	result, err := c.run(ctx)
 	if err != nil {
 		if !errors.Is(err, store.ErrAmbiguous) {
@@ -146,6 +149,7 @@ func (tx *Transaction) Commit(ctx context.Context) (CommitResult, error) {
 		}
 		return CommitResult{}, err
 	}
+	result.Snapshot.writeChecksum(ctx, tx.id)
 	if newest := tx.table.remember(result.Snapshot); newest.checkpoint != nil {
 		result.Snapshot = result.Snapshot.from(newest.checkpoint)
 	}
