@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/store/s3"
 )
 
 // ProjectFile is the name of a project's file.
@@ -19,7 +20,8 @@ type Project struct {
 	File        string // "" when there is no project file
 	Name        string
 	Environment string
-	Root        Text // of the lake: a folder or URI
+	Root        Text   // of the lake: a folder or URI
+	LogStore    string // of tables on S3: s3.Options.LogStore
 	Connections []Named[Connection]
 	Defaults    Defaults
 
@@ -45,6 +47,10 @@ func (p *Project) shape() object {
 			{name: "root", doc: "The folder or URI below which table namespace.name is <root>/namespace/name. " +
 				"Default: ./lake.",
 				is: placed(&p.Root)},
+			{name: "log_store", doc: "How commits to tables on S3 exclude those of Spark's S3DynamoDBLogStore: " +
+				"dynamodb://TABLE?region=REGION&scheme=s3a, where scheme is that of the URLs by which Spark names the " +
+				"tables. Default: FRESHET_LOG_STORE, and without it conditional puts, which Spark does not see.",
+				is: logStore(&p.LogStore)},
 			{name: "compatibility", later: "leave it out: append tables are readable by every engine (reader 1, " +
 				"writer 2)"},
 			{name: "catalogs", later: "leave it out and register tables in the catalog by its own means"},
@@ -61,6 +67,15 @@ func (p *Project) shape() object {
 		{name: "alerts", later: "leave it out; alert on /metrics"},
 		{name: "catalogs", later: "leave it out"},
 		{name: "cut_retention", later: "leave it out"},
+	}}
+}
+
+// logStore is the URL of a log store.
+func logStore(into *string) shape {
+	return one{json: map[string]any{"type": "string", "pattern": "^dynamodb://"}, parse: func(s string) (string, bool) {
+		*into = s
+		err := (&s3.Options{LogStore: s}).Validate()
+		return "a URL such as dynamodb://delta_log?region=eu-central-1&scheme=s3a", s != "" && err == nil
 	}}
 }
 

@@ -1,6 +1,10 @@
 package spec_test
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -38,4 +42,44 @@ func TestOpenTable_BadCloudURIs_ErrorNamesThem(t *testing.T) {
 			t.Errorf("%s: got %v, want an error that names it", uri, err)
 		}
 	}
+}
+
+// TestOpenTable_LogStoreOfProject_Asked has a DynamoDB that refuses everybody.
+func TestOpenTable_LogStoreOfProject_Asked(t *testing.T) {
+	t.Setenv("AWS_REGION", "eu-central-1")
+	t.Setenv("AWS_ACCESS_KEY_ID", "id")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	asked := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.Header.Get("X-Amz-Target")
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	project, err := openProject(t, "dynamodb://delta_log?endpoint="+server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := project.OpenTable(t.Context(), "s3://bucket/orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err = range st.List(t.Context(), "_delta_log/", "") {
+		break
+	}
+	if err == nil || asked != "DynamoDB_20120810.Query" {
+		t.Errorf("listing a log: got %v, and DynamoDB was asked %q, want a Query that is refused", err, asked)
+	}
+	if _, err := openProject(t, "dynamodb://x?scheme=gs"); err == nil || !strings.Contains(err.Error(), "scheme=gs") {
+		t.Errorf("a bad log store: got %v, want an error that names it", err)
+	}
+}
+
+func openProject(t *testing.T, logStore string) (*spec.Project, error) {
+	t.Helper()
+	dir := t.TempDir()
+	text := "project: shop\nlake:\n  log_store: " + logStore + "\n"
+	if err := os.WriteFile(filepath.Join(dir, spec.ProjectFile), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return spec.OpenProject(dir, "", false)
 }

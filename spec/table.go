@@ -106,18 +106,22 @@ func (p *Project) OpenTable(ctx context.Context, table string) (store.Store, err
 	if err != nil {
 		return nil, err
 	}
-	return OpenStore(ctx, u)
+	return openStore(ctx, u, p.LogStore)
 }
 
 // OpenStore returns the store at an absolute URL, as TableURL makes them.
 func OpenStore(ctx context.Context, rawURL string) (store.Store, error) {
+	return openStore(ctx, rawURL, "")
+}
+
+func openStore(ctx context.Context, rawURL, logStore string) (store.Store, error) {
 	scheme, rest, _ := strings.Cut(rawURL, "://")
 	switch scheme {
 	case "file":
 		return openDisk(rest)
 	case "s3":
 		bucket, prefix, _ := strings.Cut(rest, "/")
-		st, err := s3.Open(ctx, bucket, prefix, nil)
+		st, err := s3.Open(ctx, bucket, prefix, &s3.Options{LogStore: logStore})
 		if err != nil {
 			return nil, &freshet.Error{Code: freshet.CodeStoreRefused, Class: freshet.ClassEnvironment, Place: rawURL,
 				Msg: "the bucket cannot be used", Err: err,

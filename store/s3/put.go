@@ -36,10 +36,16 @@ func (s *Store) put(ctx context.Context, verb, key string, data []byte) error {
 }
 
 // PutIfAbsent writes the object if the key is free. See store.Store. Before the first one, the store is
-// probed; a server that does not keep conditions is an error, see Probe.
+// probed; a server that does not keep conditions is an error, see Probe. A commit to a Delta table goes by the log
+// store, if there is one.
 func (s *Store) PutIfAbsent(ctx context.Context, key string, data []byte) error {
 	if err := rest.Admit(ctx, "put", key); err != nil {
 		return err
+	}
+	if s.log != nil {
+		if at, ok := s.log.commitAt(key); ok {
+			return s.log.put(ctx, at, data)
+		}
 	}
 	if err := s.probe.once(ctx, s.Probe); err != nil {
 		return fmt.Errorf("put %s: %w", key, err)

@@ -2,6 +2,7 @@ package s3
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -22,7 +23,11 @@ func (s *Store) Stat(ctx context.Context, key string) (store.Object, error) {
 	if err := rest.Admit(ctx, "stat", key); err != nil {
 		return store.Object{}, err
 	}
-	return s.stat(ctx, key)
+	o, err := s.stat(ctx, key)
+	if s.restored(ctx, key, &err) {
+		return s.stat(ctx, key)
+	}
+	return o, err
 }
 
 func (s *Store) stat(ctx context.Context, key string) (store.Object, error) {
@@ -39,6 +44,12 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	return func(yield func(store.Object, error) bool) {
 		if after > prefix && !strings.HasPrefix(after, prefix) {
 			return // no key can be both
+		}
+		if s.log != nil {
+			if err := s.log.beforeList(ctx, prefix); err != nil {
+				yield(store.Object{}, fmt.Errorf("list %s: %w", prefix, err))
+				return
+			}
 		}
 		in := &api.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(s.prefix + prefix)}
 		if after > prefix {
@@ -77,7 +88,23 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 		return nil, err
 	}
 	data, _, err := s.download(ctx, "get", key, "")
+	if s.restored(ctx, key, &err) {
+		data, _, err = s.download(ctx, "get", key, "")
+	}
 	return data, err
+}
+
+// restored reports whether a commit that was not found is there now, since the log store has completed it; a failure
+// to do so takes the place of *err.
+func (s *Store) restored(ctx context.Context, key string, err *error) bool {
+	if s.log == nil || !errors.Is(*err, store.ErrNotFound) {
+		return false
+	}
+	again, failed := s.log.restore(ctx, key)
+	if failed != nil {
+		*err = failed
+	}
+	return again && failed == nil
 }
 
 // ReadRange returns a part of the object. See store.Store.
@@ -85,6 +112,14 @@ func (s *Store) ReadRange(ctx context.Context, key string, offset, length int64)
 	if err := rest.Admit(ctx, "read", key); err != nil {
 		return nil, err
 	}
+	data, err := s.readRange(ctx, key, offset, length)
+	if s.restored(ctx, key, &err) {
+		return s.readRange(ctx, key, offset, length)
+	}
+	return data, err
+}
+
+func (s *Store) readRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	if offset >= 0 && length <= 0 { // HTTP has no empty ranges
 		o, err := s.stat(ctx, key)
 		if err == nil {

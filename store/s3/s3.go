@@ -22,7 +22,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -56,6 +56,12 @@ type Options struct {
 	SessionToken    string        // of temporary credentials; goes with AccessKeyID
 	Timeout         time.Duration // how long an answer may take to begin; default one minute
 	Attempts        int           // how often a request is sent at most, the first included; default 5
+
+	// LogStore lets commits exclude each other by Spark's protocol for DynamoDB in place of conditional puts, for
+	// tables that are shared with writers of that kind: dynamodb://TABLE?region=R&scheme=S&endpoint=URL. All parameters
+	// may be left out. region is by default the store's; scheme is that of the URLs by which the others name
+	// tables: s3a, by default, s3 or s3n. Default: FRESHET_LOG_STORE, and without it conditional puts.
+	LogStore string
 }
 
 // Validate reports all that is wrong with the options.
@@ -79,6 +85,10 @@ func (o *Options) Validate() error {
 	if o.Attempts < 0 {
 		faults = append(faults, fmt.Errorf("s3 attempts %d is negative", o.Attempts))
 	}
+	if o.LogStore != "" {
+		_, err := parseLogStore(o.LogStore)
+		faults = append(faults, err)
+	}
 	return errors.Join(faults...)
 }
 
@@ -89,6 +99,7 @@ type Store struct {
 	prefix   string // "" or ending with a slash
 	attempts int
 	probe    probe
+	log      *logStore     // nil where conditional puts do
 	slots    chan struct{} // an element for each part of an upload that is on its way
 }
 
@@ -134,6 +145,11 @@ func Open(ctx context.Context, bucket, prefix string, opts *Options) (*Store, er
 	}
 	s := &Store{client: client, bucket: bucket, prefix: prefix, attempts: given.Attempts, probe: newProbe(),
 		slots: make(chan struct{}, partsAtOnce)}
+	if given.LogStore != "" {
+		if s.log, err = newLogStore(s, &given); err != nil {
+			return nil, fmt.Errorf("open %s: %w", where, err)
+		}
+	}
 	return s, nil
 }
 
@@ -148,6 +164,9 @@ func (o *Options) orDefaults() Options {
 	}
 	if given.Attempts == 0 {
 		given.Attempts = defaultAttempts
+	}
+	if given.LogStore == "" {
+		given.LogStore = os.Getenv("FRESHET_LOG_STORE")
 	}
 	return given
 }
@@ -184,9 +203,4 @@ func (o *Options) load() []func(*config.LoadOptions) error {
 // URL is "s3://bucket/prefix".
 func (s *Store) URL() string {
 	return strings.TrimSuffix("s3://"+s.bucket+"/"+s.prefix, "/")
-}
-
-func isEndpoint(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
