@@ -3,6 +3,7 @@ package parquet
 import (
 	"bytes"
 	"fmt"
+	"math"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy"
@@ -43,9 +44,27 @@ type compressor struct {
 	codec  Codec
 	fast   *zstd.Encoder
 	better *zstd.Encoder
+	even   strider
 	raw    []byte // the page before compression
 	out    []byte // and after
+	other  []byte // the same, compressed by its shape
 }
+
+// shape is what is known of a page that helps to compress it.
+type shape struct {
+	from, stride int  // from some byte on it is records of so many bytes; stride 0: it is not
+	packed       bool // values of less than a byte's bits, or more, in which the search for matches finds little
+	way          *way // of pages like it
+}
+
+// way is how pages of a column are compressed best, as the last one that both ways were tried on has shown.
+type way struct {
+	bySearch bool
+	left     uint8 // pages until it is asked again
+}
+
+// trust is how many pages a way is taken before it is asked again.
+const trust = 63
 
 func newCompressor(c Codec) *compressor {
 	z := &compressor{codec: c}
@@ -65,15 +84,10 @@ func newZstd(v zstd.EncoderLevel) *zstd.Encoder {
 }
 
 // compress returns b compressed. The result is valid until the next call.
-func (z *compressor) compress(b []byte, v level) ([]byte, error) {
+func (z *compressor) compress(b []byte, v level, s shape) ([]byte, error) {
 	switch z.codec {
 	case Zstd:
-		e := z.fast
-		if v == better {
-			e = z.better
-		}
-		z.out = e.EncodeAll(b, z.out[:0])
-		return z.out, nil
+		return z.zstd(b, v, s), nil
 	case Snappy:
 		z.out = snappy.Encode(z.out[:cap(z.out)], b)
 		return z.out, nil
@@ -90,4 +104,51 @@ func (z *compressor) compress(b []byte, v level) ([]byte, error) {
 		return z.out, nil
 	}
 	return b, nil
+}
+
+// zstd compresses by the shape of the page, or by a search for matches where that has been seen to be better.
+func (z *compressor) zstd(b []byte, v level, s shape) []byte {
+	if s.way.left > 0 {
+		s.way.left--
+		if s.way.bySearch {
+			return z.search(b, v)
+		}
+	}
+	shaped, ok := z.shaped(b, s)
+	if s.way.left == 0 {
+		*s.way = way{bySearch: !ok || z.searchWins(b, v, len(shaped)), left: trust}
+		ok = ok && !s.way.bySearch
+	}
+	if ok {
+		return shaped
+	}
+	return z.search(b, v)
+}
+
+// searchWins asks whether a search makes less than so many bytes of b, by a block of it.
+func (z *compressor) searchWins(b []byte, v level, size int) bool {
+	part := b[:min(len(b), zstdBlock)]
+	searched := float64(len(z.search(part, v))) / float64(len(part))
+	return float64(size) > searched*float64(len(b))*65/64
+}
+
+// shaped compresses by the shape alone, if it can.
+func (z *compressor) shaped(b []byte, s shape) (packed []byte, ok bool) {
+	switch {
+	case s.stride > 0:
+		z.other, ok = z.even.append(z.other[:0], b, s.from, s.stride)
+	case s.packed && len(b) <= math.MaxInt32:
+		frame := &z.even.frame
+		z.other, ok = frame.end(frame.addLiterals(frame.begin(z.other[:0], len(b)), b)), true
+	}
+	return z.other, ok
+}
+
+func (z *compressor) search(b []byte, v level) []byte {
+	e := z.fast
+	if v == better {
+		e = z.better
+	}
+	z.out = e.EncodeAll(b, z.out[:0])
+	return z.out
 }

@@ -43,6 +43,33 @@ func crossRead(t *testing.T, data []byte, rows int64) {
 	}
 }
 
+// readAll reads all pages, which verifies their checksums.
+func readAll(data []byte) error {
+	f, err := pq.OpenFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return err
+	}
+	for _, group := range f.RowGroups() {
+		for _, chunk := range group.ColumnChunks() {
+			pages := chunk.Pages()
+			for {
+				page, err := pages.ReadPage()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					return errors.Join(err, pages.Close())
+				}
+				pq.Release(page)
+			}
+			if err := pages.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func entriesOfSecond(t *testing.T, chunk pq.ColumnChunk) (out []string) {
 	t.Helper()
 	pages := chunk.Pages()

@@ -13,8 +13,9 @@ import (
 
 // scratch is shared by all leaves of a writer.
 type scratch struct {
-	idx  []int32
-	ints []int64
+	idx    []int32
+	ints   []int64
+	places []int32
 }
 
 // How a leaf encodes the values that come next.
@@ -50,14 +51,15 @@ type leaf struct {
 	idx     []uint32 // into the dictionary
 
 	// The open column chunk.
-	mode       mode
-	numbers    numbers
-	texts      texts
-	pages      chain // closed pages, compressed, with their headers
-	raw        int64 // bytes of pages before compression, headers included
-	total      int64 // entries in pages
-	plainPages int
-	dictPages  int
+	mode        mode
+	numbers     numbers
+	texts       texts
+	translation translation
+	pages       chain // closed pages, compressed, with their headers
+	raw         int64 // bytes of pages before compression, headers included
+	total       int64 // entries in pages
+	plainPages  int
+	dictPages   int
 }
 
 func newLeaf(c *Column, path []string, def, rep uint8, ordinal int, file *Stats) *leaf {
@@ -73,6 +75,7 @@ func (l *leaf) resetChunk() {
 	l.chunk = Stats{MinBytes: l.chunk.MinBytes[:0], MaxBytes: l.chunk.MaxBytes[:0]}
 	l.numbers.reset()
 	l.texts.reset()
+	l.translation.reset()
 	l.raw, l.total, l.plainPages, l.dictPages = 0, 0, 0, 0
 	l.mode = trying
 }
@@ -173,7 +176,9 @@ func (l *leaf) addValues(w *Writer, arr arrow.Array, idx []int32) error {
 	case *array.Boolean:
 		return l.addBooleans(a, idx)
 	case array.BinaryLike:
-		return l.addTexts(a, idx)
+		return l.addTexts(a, idx, nil)
+	case *array.Dictionary:
+		return l.addCoded(w, a, idx)
 	default:
 		return fmt.Errorf("found %s, wanted %s", arr.DataType(), l.col.Kind)
 	}
@@ -188,11 +193,7 @@ func (l *leaf) addValues(w *Writer, arr arrow.Array, idx []int32) error {
 // put appends fixed-width values of at most eight bytes, given by their bits.
 func (l *leaf) put(v []int64) {
 	if l.mode != plain {
-		at := len(l.idx)
-		l.idx = slices.Grow(l.idx, len(v))[:at+len(v)]
-		for i, x := range v {
-			l.idx[at+i] = l.numbers.index(x)
-		}
+		l.idx = l.numbers.add(l.idx, v)
 		return
 	}
 	l.vals = appendFixed(l.vals, v, l.width)
@@ -219,8 +220,8 @@ func (l *leaf) addFloats32(a *array.Float32, idx []int32, out []int64) error {
 		return fmt.Errorf("found %s, wanted %s", a.DataType(), l.col.Kind)
 	}
 	v := a.Float32Values()
+	floatBounds(&l.chunk, v, idx)
 	for i, at := range idx {
-		l.chunk.float(float64(v[at]))
 		out[i] = int64(math.Float32bits(v[at]))
 	}
 	l.put(out)
@@ -232,8 +233,8 @@ func (l *leaf) addFloats64(a *array.Float64, idx []int32, out []int64) error {
 		return fmt.Errorf("found %s, wanted %s", a.DataType(), l.col.Kind)
 	}
 	v := a.Float64Values()
+	floatBounds(&l.chunk, v, idx)
 	for i, at := range idx {
-		l.chunk.float(v[at])
 		out[i] = int64(math.Float64bits(v[at]))
 	}
 	l.put(out)
@@ -244,12 +245,13 @@ func (l *leaf) addBooleans(a *array.Boolean, idx []int32) error {
 	if l.col.Kind != Boolean {
 		return fmt.Errorf("found %s, wanted %s", a.DataType(), l.col.Kind)
 	}
-	for _, at := range idx {
-		v := uint8(0)
-		if a.Value(int(at)) {
-			v = 1
-		}
-		l.bools = append(l.bools, v)
+	bits, offset := a.Data().Buffers()[1].Bytes(), a.Data().Offset()
+	from := len(l.bools)
+	l.bools = slices.Grow(l.bools, len(idx))[:from+len(idx)]
+	out := l.bools[from:]
+	for i, at := range idx {
+		bit := uint(offset + int(at))
+		out[i] = bits[bit>>3] >> (bit & 7) & 1
 	}
 	return nil
 }
@@ -280,47 +282,4 @@ func (l *leaf) addDecimals(v []decimal128.Num, idx []int32, out []int64) error {
 		l.vals = append(l.vals, buf[16-l.width:]...)
 	}
 	return nil
-}
-
-func (l *leaf) addTexts(a array.BinaryLike, idx []int32) error {
-	if l.col.Kind != String && l.col.Kind != Binary {
-		return fmt.Errorf("found %s, wanted %s", a.DataType(), l.col.Kind)
-	}
-	data := a.Data()
-	var bytes []byte
-	if b := data.Buffers()[2]; b != nil {
-		bytes = b.Bytes()
-	}
-	switch a.DataType().ID() {
-	case arrow.STRING, arrow.BINARY:
-		putTexts(l, arrow.Int32Traits.CastFromBytes(data.Buffers()[1].Bytes())[data.Offset():], bytes, idx)
-	case arrow.LARGE_STRING, arrow.LARGE_BINARY:
-		putTexts(l, arrow.Int64Traits.CastFromBytes(data.Buffers()[1].Bytes())[data.Offset():], bytes, idx)
-	default:
-		return fmt.Errorf("found %s, wanted %s", a.DataType(), l.col.Kind)
-	}
-	return nil
-}
-
-func putTexts[T int32 | int64](l *leaf, offsets []T, data []byte, idx []int32) {
-	bounded := l.col.Kind == String
-	if l.mode != plain {
-		for _, at := range idx {
-			v := data[offsets[at]:offsets[at+1]]
-			i, isNew := l.texts.index(v)
-			if isNew && bounded {
-				l.chunk.text(v)
-			}
-			l.idx = append(l.idx, i)
-		}
-		return
-	}
-	for _, at := range idx {
-		v := data[offsets[at]:offsets[at+1]]
-		if bounded {
-			l.chunk.text(v)
-		}
-		l.vals = binary.LittleEndian.AppendUint32(l.vals, uint32(len(v)))
-		l.vals = append(l.vals, v...)
-	}
 }

@@ -88,6 +88,7 @@ type Shared struct {
 	scratch scratch
 	header  []byte
 	skip    []uint8 // by leaf: chunks that still go without trying a dictionary
+	ways    []way   // by leaf, of data pages and of dictionaries
 }
 
 // Writer writes one file. It is used by one goroutine.
@@ -128,7 +129,7 @@ func NewWriter(dst io.Writer, columns []Column, opts *Options) *Writer {
 		w.roots = append(w.roots, w.newNode(&columns[i], nil, 0, 0, true, &count))
 	}
 	if w.skip == nil {
-		w.nodes, w.skip = make([]nodeScratch, count), make([]uint8, len(w.leaves))
+		w.nodes, w.skip, w.ways = make([]nodeScratch, count), make([]uint8, len(w.leaves)), make([]way, 2*len(w.leaves))
 	}
 	return w
 }

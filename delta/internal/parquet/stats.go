@@ -66,6 +66,26 @@ func (s *Stats) float(v float64) {
 	}
 }
 
+// floatBounds takes the bounds of the values at idx in.
+func floatBounds[T float32 | float64](s *Stats, v []T, idx []int32) {
+	lo, hi, nan := T(math.Inf(1)), T(math.Inf(-1)), false
+	for _, at := range idx {
+		x := v[at]
+		if x < lo {
+			lo = x
+		}
+		if x > hi {
+			hi = x
+		}
+		nan = nan || x != x
+	}
+	s.HasNaN = s.HasNaN || nan
+	if lo <= hi {
+		s.float(float64(lo))
+		s.float(float64(hi))
+	}
+}
+
 // signZeros makes zero bounds safe whichever way a reader orders -0 and +0.
 func (s *Stats) signZeros() {
 	if s.MinFloat == 0 {
