@@ -113,7 +113,7 @@ func (v *versionReader) scan(ctx context.Context, opts *ScanOptions) func(func(F
 		if rows != nil && rows.IsEmpty() {
 			continue
 		}
-		files, index, opts.rows = append(files, v.pieces[i].file), append(index, i), append(opts.rows, rows)
+		files, index, opts.Rows = append(files, v.pieces[i].file), append(index, i), append(opts.Rows, rows)
 	}
 	return func(yield func(FileRows, error) bool) {
 		for rows, err := range v.last.ScanFiles(ctx, files, opts) {

@@ -106,6 +106,11 @@ func (r *rule) input(arrays []arrow.Array, n int) (arrow.RecordBatch, error) {
 	return array.NewRecordBatch(r.schema, columns, int64(n)), nil
 }
 
+// Conform gives an array of values for this column exactly the column's type, as a Writer would: integers widen, texts
+// of any Arrow kind become strings, fields of structs are matched by name. The result is the caller's. Errors: a type
+// whose values the column cannot take.
+func (f *Field) Conform(arr arrow.Array) (arrow.Array, error) { return conformInput(f, arr, arr.Len()) }
+
 // conformInput gives an array of a batch exactly the column's type. The result is the caller's.
 func conformInput(f *Field, arr arrow.Array, n int) (arrow.Array, error) {
 	want := ArrowType(f.Type)

@@ -20,6 +20,8 @@ var (
 	ErrUnsupportedFeature = errors.New("the Delta table uses an unsupported feature")
 	// ErrVersionNotFound says that a version or moment is not in the log; the error is a *VersionError.
 	ErrVersionNotFound = errors.New("no such version of the Delta table")
+	// ErrRowGone says that a row was to be deleted which the file has lost already.
+	ErrRowGone = errors.New("the row has been deleted already")
 	// ErrConflict says that another commit won and the transaction cannot be built upon it; the error is a
 	// *ConflictError.
 	ErrConflict = errors.New("conflict with another commit")

@@ -78,11 +78,14 @@ func (tx *Transaction) planMark(ctx context.Context, base *Snapshot, m *mark, p 
 	if err := m.read(ctx, base); err != nil {
 		return err
 	}
-	gone := roaring64.Or(m.gone, m.rows)
-	lost := gone.GetCardinality()
-	if lost == m.gone.GetCardinality() {
+	if m.rows.IsEmpty() {
 		return nil
 	}
+	if m.gone.Intersects(m.rows) {
+		return fmt.Errorf("%w: row %d", ErrRowGone, roaring64.And(m.gone, m.rows).Minimum())
+	}
+	gone := roaring64.Or(m.gone, m.rows)
+	lost := gone.GetCardinality()
 	rows, err := base.physicalRows(ctx, &m.file)
 	if err != nil {
 		return err

@@ -104,7 +104,7 @@ func (r *mergeRun) onePass(ctx context.Context) error {
 		which = nil
 		for n, b := range rows {
 			if b != nil {
-				which, opts.rows = append(which, n), append(opts.rows, b)
+				which, opts.Rows = append(which, n), append(opts.Rows, b)
 			}
 		}
 	}

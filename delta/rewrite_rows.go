@@ -16,14 +16,6 @@ import (
 	"github.com/freshet-io/freshet/expr"
 )
 
-// The kinds of change, as ChangeTypeColumn has them. Spec: "Add CDC File".
-const (
-	changeInsert = "insert"
-	changeDelete = "delete"
-	changeBefore = "update_preimage"
-	changeAfter  = "update_postimage"
-)
-
 // rowEdit gathers what one attempt of an operation does to a table's rows. Rows that go are noted by file and position;
 // rows that come, new ones and the new form of old ones, are written. How a file loses rows is settled at the end: they
 // are marked in a deletion vector, or what is left of the file is copied next to the rows that come.
@@ -39,6 +31,7 @@ type rowEdit struct {
 	feed     bool // the table records change data
 	tracked  bool // rows keep their ids
 	fresh    bool // rows that come were never in the table
+	places   bool // where rows land is asked for
 
 	files []Add               // that may lose rows
 	gone  []*roaring64.Bitmap // of each of files, the rows that go; nil: none
@@ -96,6 +89,11 @@ func (e *rowEdit) find(ctx context.Context, where *expr.Expr) error {
 	return nil
 }
 
+// among says that no other files lose rows.
+func (e *rowEdit) among(files []Add) {
+	e.files, e.gone = files, make([]*roaring64.Bitmap, len(files))
+}
+
 // scan reads these of the files, by their numbers, and tells progress.
 func (e *rowEdit) scan(ctx context.Context, step string, which []int, opts ScanOptions, take func(FileRows) error) error {
 	files := make([]Add, len(which))
@@ -151,7 +149,7 @@ func (e *rowEdit) deleteRows(ctx context.Context, file int, rows []int64, told a
 	if told == nil {
 		return nil
 	}
-	return e.tell(ctx, changeDelete, told)
+	return e.tell(ctx, ChangeDelete, told)
 }
 
 // updateRows replaces rows: after is all that the table has of them from now on. before is needed where the table
@@ -167,10 +165,10 @@ func (e *rowEdit) updateRows(ctx context.Context, file int, rows []int64, before
 	if !e.feed {
 		return nil
 	}
-	if err := e.tell(ctx, changeBefore, before); err != nil {
+	if err := e.tell(ctx, ChangePreimage, before); err != nil {
 		return err
 	}
-	return e.tell(ctx, changeAfter, after)
+	return e.tell(ctx, ChangePostimage, after)
 }
 
 // insertRows adds rows; with tell, change data says so.
@@ -184,7 +182,7 @@ func (e *rowEdit) insertRows(ctx context.Context, rows arrow.RecordBatch, tell b
 	if !tell {
 		return nil
 	}
-	return e.tell(ctx, changeInsert, rows)
+	return e.tell(ctx, ChangeInsert, rows)
 }
 
 // write completes and checks rows, and writes them. It returns them as the table has them, for the caller to release.
@@ -212,7 +210,7 @@ func (e *rowEdit) writer() (w *Writer, err error) {
 		return nil, err
 	}
 	e.data, err = NewWriter(e.table.st, e.meta, e.proto, &WriterOptions{RowIDs: e.tracked, KeepIdentity: !e.fresh,
-		ClusteredBy: clustered, TargetFileBytes: e.opts.TargetFileBytes})
+		Places: e.places, ClusteredBy: clustered, TargetFileBytes: e.opts.TargetFileBytes})
 	return e.data, err
 }
 
@@ -358,7 +356,8 @@ type editCommit struct {
 	operation string
 	params    map[string]string
 	metrics   func(r *DMLResult, m map[string]string) // adds the operation's own
-	reads     func(tx *Transaction)                   // says what the operation depends on
+	reads     func(tx *Transaction)                   // says what the operation depends on; nil: nothing
+	always    bool                                    // also when nothing has changed
 }
 
 // commit finishes the edit and writes it as one version. When nothing has changed and there is no progress to record
@@ -389,7 +388,7 @@ func (e *rowEdit) commit(ctx context.Context, deadline time.Time, c editCommit) 
 	e.watch.metrics(m)
 	r.Metrics = m
 	tx.Operation(c.operation, c.params, maps.Clone(m))
-	if r.FilesAdded+r.FilesRemoved+r.FilesMarked == 0 && e.meta == e.snap.Metadata() && len(e.opts.Txns) == 0 {
+	if !c.always && r.FilesAdded+r.FilesRemoved+r.FilesMarked == 0 && e.meta == e.snap.Metadata() && len(e.opts.Txns) == 0 {
 		return r, nil
 	}
 	done, err := tx.Commit(ctx)

@@ -34,8 +34,8 @@ type ScanOptions struct {
 	RowIDs bool
 	// Deleted, for ScanFiles only, returns the rows that deletion vectors name, too.
 	Deleted bool
-	// rows, for ScanFiles only, are the rows to read of each file, whatever its deletion vector says; nil: the live ones.
-	rows []*roaring64.Bitmap
+	// Rows, for ScanFiles only, are the rows to read of each file, whatever its deletion vector says; nil: the live ones.
+	Rows []*roaring64.Bitmap
 }
 
 // FileRows is a batch of rows of one data file.

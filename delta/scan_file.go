@@ -41,8 +41,8 @@ type emitRows func(batch arrow.RecordBatch, rows []int64) error
 
 // rowsOf are the rows of a file that are read.
 func (p *scanPlan) rowsOf(ctx context.Context, f wantedFile) (*fileRows, error) {
-	if p.opts.rows != nil && p.opts.rows[f.index] != nil {
-		return &fileRows{rows: p.opts.rows[f.index].Iterator(), wanted: true}, nil
+	if p.opts.Rows != nil && p.opts.Rows[f.index] != nil {
+		return &fileRows{rows: p.opts.Rows[f.index].Iterator(), wanted: true}, nil
 	}
 	if f.DeletionVector == nil || p.opts.Deleted {
 		return nil, nil

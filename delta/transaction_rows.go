@@ -23,7 +23,8 @@ type mark struct {
 // belongs to tx afterwards. The table must have delta.enableDeletionVectors, unless no file keeps rows.
 //
 // A DELETE or an UPDATE that found the rows by a condition says ReadWhere besides, and does not say ReadFiles:
-// otherwise no winner that deleted other rows of the file could be merged with. Spec: "Deletion Vectors".
+// otherwise no winner that deleted other rows of the file could be merged with. A row that the file has lost already in
+// the version that file shows makes Commit fail with ErrRowGone. Spec: "Deletion Vectors".
 func (tx *Transaction) DeleteRows(file Add, rows *roaring64.Bitmap) {
 	key := canonicalPath(file.Path)
 	if m := tx.marked[key]; m != nil {

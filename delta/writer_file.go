@@ -24,6 +24,7 @@ type dataFile struct {
 	rows     int64 // that were appended, counted apart from pages
 	buffered int64 // bytes that wait to be written
 	held     int64 // bytes of memory
+	number   int   // for the placer
 }
 
 // sink is the upload of one file. It begins with the first byte, so that a small file is one put.
@@ -74,6 +75,9 @@ func (w *Writer) append(ctx context.Context, p part, data []arrow.Array) error {
 		n := min(len(rows), int(w.opts.RowGroupRows-f.pages.GroupRows()))
 		if err := f.pages.Append(data, rows[:n]); err != nil {
 			return fmt.Errorf("%s: %w", f.sink.key, err)
+		}
+		if w.placer != nil {
+			w.placer.put(w.first, rows[:n], f.number, f.rows)
 		}
 		f.rows += int64(n)
 		f.measure()
@@ -166,6 +170,9 @@ func (w *Writer) file(ctx context.Context, values []*string) (*dataFile, error) 
 		f.values[l.names[i]] = v
 	}
 	f.pages = w.kit.open(f.sink)
+	if w.placer != nil {
+		f.number = w.placer.begin()
+	}
 	w.open[part] = f
 	return f, nil
 }
@@ -227,6 +234,9 @@ func (w *Writer) note(f *dataFile) {
 	if w.opts.ChangeData {
 		w.changes = append(w.changes, CDC{Path: encoded, PartitionValues: f.values, Size: f.sink.size})
 		return
+	}
+	if w.placer != nil {
+		w.placer.adds[f.number] = len(w.adds)
 	}
 	w.adds = append(w.adds, Add{
 		Path:             encoded,
