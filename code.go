@@ -33,6 +33,9 @@ const (
 	CodeNewField     Code = "FRE-3010" // a new field where new_fields is fail
 	CodeCompression  Code = "FRE-3011" // the payload's compression is broken
 	CodeConstraint   Code = "FRE-3012" // a row that breaks a constraint of the table
+	CodeSequenceTie  Code = "FRE-3013" // two changes of a key that nothing orders
+	CodePartialRow   Code = "FRE-3014" // a row without some columns, whose key the table has not
+	CodeBadChange    Code = "FRE-3015" // a record that does not say what happened to which row
 	CodeStepFault    Code = "FRE-3101" // an expression failed on the row
 
 	CodeNoTable        Code = "FRE-4001" // the path is no Delta table

@@ -98,6 +98,3 @@ func (g *generatedColumn) complete(ctx context.Context, arrays []arrow.Array, n 
 	fault.Err = fmt.Errorf("wanted %s = %s", g.field.Name, valueOf("", wanted, next, shownValue).Value)
 	return nil, fault
 }
-
-// Generated reports whether the column's values follow from those of others. Spec: "Generated Columns".
-func (f *Field) Generated() bool { return hasKey(f.Metadata, metaGeneration) }

@@ -28,6 +28,12 @@ type commit struct {
 	bytes     int64
 	rejects   *sealedRejects // nil: none
 	uncertain bool           // an attempt may have landed: the files must stay
+
+	// Of a keyed table, in the place of adds.
+	keyed  *gathered
+	told   map[freshet.Lane]map[place]bool // rejects that were found on the way and are in quarantine
+	counts upsertCounts
+	files  int
 }
 
 // Table is the table's name.
@@ -43,7 +49,11 @@ func (c *commit) Run(ctx context.Context) (freshet.Committed, error) {
 	}
 	var done delta.CommitResult
 	err := c.t.patient(ctx, "commit to "+c.t.name, func() (err error) {
-		done, err = c.commitRows(ctx)
+		if c.keyed != nil {
+			done, err = c.commitKeyed(ctx)
+		} else {
+			done, err = c.commitRows(ctx)
+		}
 		return err
 	})
 	if err != nil {
@@ -51,9 +61,16 @@ func (c *commit) Run(ctx context.Context) (freshet.Committed, error) {
 	}
 	c.t.landed(done.Snapshot)
 	result := freshet.Committed{Table: c.t.name, Version: done.Version, Progress: ends(c.lanes), Rows: c.rows,
-		Bytes: c.bytes, Files: len(c.adds), Retries: done.Retries}
+		Bytes: c.bytes, Files: len(c.adds) + c.files, Retries: done.Retries}
 	if c.rejects != nil {
 		result.Rejects = c.rejects.count
+	}
+	if c.keyed != nil {
+		c.keyed.release()
+		for _, told := range c.told {
+			result.Rejects += int64(len(told))
+			result.Rows -= int64(len(told))
+		}
 	}
 	return result, nil
 }
@@ -76,12 +93,7 @@ func (t *table) saw(snap *delta.Snapshot) {
 // commitRows builds the commit on the version that is known, and then on the newest, until it lands, or until
 // that version is not what the rows started from.
 func (c *commit) commitRows(ctx context.Context) (delta.CommitResult, error) {
-	c.t.mu.Lock()
-	snap := c.t.snap
-	c.t.mu.Unlock()
-	if c.uncertain {
-		snap = nil
-	}
+	snap := c.knownSnapshot()
 	fresh := false
 	for range maxRaces {
 		if snap == nil {
@@ -113,9 +125,18 @@ func (c *commit) commitRows(ctx context.Context) (delta.CommitResult, error) {
 	return delta.CommitResult{}, c.t.tooManyRaces()
 }
 
-// build makes the transaction on the snapshot. Errors: ErrStale when the snapshot is not what the rows
-// started from, or no longer takes them.
-func (c *commit) build(snap *delta.Snapshot) (*delta.Transaction, error) {
+// knownSnapshot is the version that the first attempt builds on; nil: the newest must be asked for.
+func (c *commit) knownSnapshot() *delta.Snapshot {
+	if c.uncertain {
+		return nil
+	}
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	return c.t.snap
+}
+
+// expected is the progress that the commit records. Errors: ErrStale when the snapshot is not what the rows started from.
+func (c *commit) expected(snap *delta.Snapshot) (txns, error) {
 	f := c.t.a.form()
 	set := txns{}
 	for l, s := range c.lanes {
@@ -131,11 +152,25 @@ func (c *commit) build(snap *delta.Snapshot) (*delta.Transaction, error) {
 	if number, ok := f.found(snap); ok && number != f.number() {
 		return nil, fmt.Errorf("%w: its progress has another form", freshet.ErrStale)
 	}
+	return set, nil
+}
+
+// build makes the transaction on the snapshot. Errors: ErrStale when the snapshot is not what the rows
+// started from, or no longer takes them.
+func (c *commit) build(snap *delta.Snapshot) (*delta.Transaction, error) {
+	set, err := c.expected(snap)
+	if err != nil {
+		return nil, err
+	}
 	tx := snap.Table().Begin(snap, nil)
 	set.addTo(tx, snap)
 	if len(c.adds) > 0 {
-		if err := c.fit(tx, snap); err != nil {
+		meta, err := c.fit(snap)
+		if err != nil {
 			return nil, err
+		}
+		if meta != nil {
+			tx.SetMetadata(meta)
 		}
 		tx.Add(c.adds...)
 	}
@@ -151,11 +186,14 @@ func found(v int64, ok bool) string {
 	return fmt.Sprint(v)
 }
 
-// fit checks that the files, written for the table as it was, may belong to it as it is, and adds their
-// columns to it.
-func (c *commit) fit(tx *delta.Transaction, snap *delta.Snapshot) error {
-	stale := func(format string, args ...any) error {
-		return fmt.Errorf("%w: "+format, append([]any{freshet.ErrStale}, args...)...)
+// fit checks that the rows, written for the table as it was, may belong to it as it is. It returns the metadata of a
+// table that has their columns too, nil when it has them.
+func (c *commit) fit(snap *delta.Snapshot) (*delta.Metadata, error) {
+	stale := func(format string, args ...any) (*delta.Metadata, error) {
+		return nil, fmt.Errorf("%w: "+format, append([]any{freshet.ErrStale}, args...)...)
+	}
+	if c.schema == nil {
+		return nil, nil
 	}
 	if !sameNames(c.meta.PartitionColumns, snap.PartitionColumns()) {
 		return stale("its partition columns have changed")
@@ -173,7 +211,7 @@ func (c *commit) fit(tx *delta.Transaction, snap *delta.Snapshot) error {
 		return stale("its identity columns have given out other values meanwhile")
 	}
 	if !wider && !gave {
-		return nil
+		return nil, nil
 	}
 	if wider && c.t.a.opts.FixedSchema {
 		return stale("columns of its schema are gone")
@@ -185,8 +223,7 @@ func (c *commit) fit(tx *delta.Transaction, snap *delta.Snapshot) error {
 	if err != nil {
 		return stale("its schema has changed: %w", err)
 	}
-	tx.SetMetadata(meta)
-	return nil
+	return meta, nil
 }
 
 func sameNames(a, b []string) bool {
@@ -218,6 +255,9 @@ func sameSet(a, b []string) bool {
 func (c *commit) Abort() {
 	if !c.uncertain {
 		c.t.a.tend.abort(c.writers)
+	}
+	if c.keyed != nil {
+		c.keyed.release()
 	}
 	if c.rejects != nil && !c.rejects.uncertain {
 		c.t.a.tend.abort([]*delta.Writer{c.rejects.w})

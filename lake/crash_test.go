@@ -85,7 +85,7 @@ func TestAppend_CrashAtEveryStoreCall_EachOnce(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			w, o := newWorld(), mixed(seed, 2, 9)
 			m := &mortal{w: w, at: at, after: after}
-			err := pipe(o, seed, lake.NewAppend(m.open, app, nil), 3).Run(t.Context())
+			err := pipe(o, seed, lake.NewTarget(m.open, app, nil), 3).Run(t.Context())
 			if !m.dead {
 				must(t, err)
 				t.Logf("%d calls", at-1)
@@ -117,7 +117,7 @@ func TestAppend_StoreFailsAtRandom_EachOnce(t *testing.T) {
 		defer mu.Unlock()
 		delete(trouble, what)
 	}
-	p := pipe(o, seed, lake.NewAppend(open, app, &lake.AppendOptions{Retry: retry, Recovered: recovered}), 10)
+	p := pipe(o, seed, lake.NewTarget(open, app, &lake.TargetOptions{Retry: retry, Recovered: recovered}), 10)
 	p.Options.Observer = freshet.Observer{Retry: retry, Recovered: recovered}
 	must(t, p.Run(t.Context()))
 	w.checkAll(t, "a store that fails", o)
@@ -141,7 +141,7 @@ func TestAppend_CopiesDieAtRandom_EachOnce(t *testing.T) {
 		from := rng.Uint64()
 		running.Go(func() {
 			for _, m := range lives {
-				err := pipe(o, from, lake.NewAppend(m.open, app, nil), 8).Run(t.Context())
+				err := pipe(o, from, lake.NewTarget(m.open, app, nil), 8).Run(t.Context())
 				if err != nil && !errors.Is(err, storetest.ErrCrashed) {
 					t.Errorf("a copy failed: %v", err)
 				}
@@ -159,7 +159,7 @@ func TestAppend_FrozenBetweenQuarantineAndTable_EachOnce(t *testing.T) {
 	lane := freshettest.Lane(0)
 	frozen := make(chan struct{})
 	thaw := make(chan struct{})
-	first := lake.NewAppend(func(table string) (store.Store, error) {
+	first := lake.NewTarget(func(table string) (store.Store, error) {
 		return storetest.NewFaulty(w.store(table), func(op storetest.Op, key string, n int) storetest.Fault {
 			if table != "t" || op != storetest.OpPutIfAbsent || key != "_delta_log/00000000000000000002.json" {
 				return storetest.Fault{}

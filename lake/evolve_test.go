@@ -86,7 +86,7 @@ func TestWrite_NewColumn_AddedWithTheRows(t *testing.T) {
 
 func TestWrite_NewColumnFixedSchema_Refused(t *testing.T) {
 	w := newWorld()
-	a := w.running(t, &lake.AppendOptions{FixedSchema: true})
+	a := w.running(t, &lake.TargetOptions{FixedSchema: true})
 	start(t, a, freshet.Progress{lane0: -1})
 	wantCode(t, write(t, a, wide(lane0, -1, 4, "extra", long)), freshet.CodeSchemaMismatch)
 }
@@ -172,7 +172,7 @@ func TestCommit_ForeignPropertyChange_Lands(t *testing.T) {
 
 func TestCommit_ForeignDropsColumn_StaleOrAddedAgain(t *testing.T) {
 	w := newWorld()
-	a := w.running(t, &lake.AppendOptions{FixedSchema: true})
+	a := w.running(t, &lake.TargetOptions{FixedSchema: true})
 	start(t, a, freshet.Progress{lane0: -1})
 	c := sealed(t, a, batch(lane0, -1, 4))
 	w.foreign(t, func(tx *delta.Transaction, snap *delta.Snapshot) {
@@ -222,9 +222,9 @@ func TestSchema_TablePartitionedOtherwise_SchemaMismatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			columns := append(freshettest.Schema().Fields(), arrow.Field{Name: "extra", Type: text, Nullable: true})
-			must(t, w.running(t, &lake.AppendOptions{PartitionBy: c.have}).Ensure(t.Context(), "t",
+			must(t, w.running(t, &lake.TargetOptions{PartitionBy: c.have}).Ensure(t.Context(), "t",
 				arrow.NewSchema(columns, nil)))
-			_, err := w.running(t, &lake.AppendOptions{PartitionBy: c.want}).Schema(t.Context(), "t")
+			_, err := w.running(t, &lake.TargetOptions{PartitionBy: c.want}).Schema(t.Context(), "t")
 			if c.fits {
 				must(t, err)
 				return
@@ -248,7 +248,7 @@ func TestEnsure_LostRaceWithOtherTypes_Nil(t *testing.T) {
 }
 
 // strict makes the table with a seq that is NOT NULL.
-func strict(t *testing.T, a *lake.Append) {
+func strict(t *testing.T, a *lake.Target) {
 	t.Helper()
 	must(t, a.Ensure(t.Context(), "t", arrow.NewSchema([]arrow.Field{
 		{Name: "lane", Type: text, Nullable: true}, {Name: "seq", Type: long}}, nil)))

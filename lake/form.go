@@ -30,7 +30,7 @@ const (
 	formMany = 2
 )
 
-func (a *Append) form() form { return form{a.app, a.opts.ManyOrigins} }
+func (a *Target) form() form { return form{a.app, a.opts.ManyOrigins} }
 
 func (f form) lane(l freshet.Lane) string {
 	if f.many {

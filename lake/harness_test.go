@@ -38,12 +38,12 @@ func (w *world) store(table string) *store.Mem {
 
 func (w *world) open(table string) (store.Store, error) { return w.store(table), nil }
 
-func (w *world) target(opts *lake.AppendOptions) *lake.Append {
-	return lake.NewAppend(w.open, app, opts)
+func (w *world) target(opts *lake.TargetOptions) *lake.Target {
+	return lake.NewTarget(w.open, app, opts)
 }
 
 // running returns an open target, closed at the end of the test.
-func (w *world) running(t *testing.T, opts *lake.AppendOptions) *lake.Append {
+func (w *world) running(t *testing.T, opts *lake.TargetOptions) *lake.Target {
 	t.Helper()
 	target := w.target(opts)
 	must(t, target.Open(t.Context()))

@@ -151,7 +151,7 @@ func (f form) identityIn(snap *delta.Snapshot, origin string) string {
 
 // SetOptions tune SetProgress. The zero value of each field means its default.
 type SetOptions struct {
-	// ManyOrigins is the form for a table that has no progress of the app yet; see AppendOptions. One that has
+	// ManyOrigins is the form for a table that has no progress of the app yet; see TargetOptions. One that has
 	// keeps its own.
 	ManyOrigins bool
 	// NewOrigin accepts lanes whose origin has another identity than the table remembers: it was deleted and

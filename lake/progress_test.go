@@ -44,7 +44,7 @@ func TestProgress_FormChanges_ProgressKeptAndOldProcessFenced(t *testing.T) {
 	commit(t, old, batch(lane0, -1, 4))
 	late := sealed(t, old, batch(lane0, 4, 9))
 
-	many := w.running(t, &lake.AppendOptions{ManyOrigins: true})
+	many := w.running(t, &lake.TargetOptions{ManyOrigins: true})
 	p := start(t, many, freshet.Progress{lane0: -1, lane1: -1})
 	if p[lane0] != 4 || p[lane1] != 7 {
 		t.Errorf("got %v, want the progress 4 and 7 in the new form", p)
@@ -67,7 +67,7 @@ func TestProgress_FormChanges_ProgressKeptAndOldProcessFenced(t *testing.T) {
 func TestProgress_TwoOriginsToFormOfOne_Refused(t *testing.T) {
 	w := newWorld()
 	other := freshet.Lane{Origin: "p", OriginID: "id-9", Name: "0"}
-	start(t, w.running(t, &lake.AppendOptions{ManyOrigins: true}), freshet.Progress{lane0: -1, other: -1})
+	start(t, w.running(t, &lake.TargetOptions{ManyOrigins: true}), freshet.Progress{lane0: -1, other: -1})
 	_, err := w.running(t, nil).Resume(t.Context(), "t", []freshet.Lane{lane0})
 	wantCode(t, err, freshet.CodeBadValue)
 }
@@ -196,7 +196,7 @@ func TestImportSpark_LastBatch_SettledBySink(t *testing.T) {
 func TestImportSpark_OneTopicForAPipelineOfSeveral_GoesOnThere(t *testing.T) {
 	w := newWorld()
 	checkpoint(t, w, true)
-	many := &lake.AppendOptions{ManyOrigins: true}
+	many := &lake.TargetOptions{ManyOrigins: true}
 	start(t, w.running(t, many), nil)
 	w.foreign(t, func(tx *delta.Transaction, _ *delta.Snapshot) { tx.AddTxn("query-1", 1) })
 	_, _, err := lake.ImportSpark(t.Context(), w.store("checkpoint"), w.store("t"), app,

@@ -162,11 +162,11 @@ func (t *table) addRejects(ctx context.Context, l freshet.Lane, rows *quarantine
 
 // sealedRejects are rejects on their way into quarantine.
 type sealedRejects struct {
-	q         *quarantine
-	app       string
+	t         *table
 	w         *delta.Writer
 	adds      []delta.Add
-	steps     map[freshet.Lane]heldStep
+	lanes     map[freshet.Lane]int64    // up to which seq of each lane they are all that there is
+	steps     map[freshet.Lane]heldStep // nil until the first attempt
 	count     int64
 	uncertain bool // an attempt may have landed, or has: the files must stay
 }
@@ -184,33 +184,57 @@ func (t *table) sealRejects(ctx context.Context, c *commit) error {
 	if err != nil {
 		return err
 	}
-	s := &sealedRejects{q: t.quarantine, app: t.a.app, w: t.rejects.w, adds: adds, count: t.rejects.count,
-		steps: map[freshet.Lane]heldStep{}}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	s := &sealedRejects{t: t, w: t.rejects.w, adds: adds, count: t.rejects.count, lanes: map[freshet.Lane]int64{}}
 	for l := range t.rejects.lanes {
-		h := t.held[l]
-		last := t.lanes[l].last
-		if h.known {
-			last = max(last, h.last)
-		}
-		s.steps[l] = heldStep{h.known, h.count, last}
-		h.known, h.count, h.last = true, h.count+1, last
+		s.lanes[l] = t.lanes[l].last
 	}
 	c.rejects = s
 	return nil
 }
 
+// begin finds out, before the first attempt, what quarantine is to have of the lanes.
+func (s *sealedRejects) begin() {
+	if s.steps != nil {
+		return
+	}
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	s.steps = map[freshet.Lane]heldStep{}
+	for l, last := range s.lanes {
+		h := s.t.held[l]
+		if h == nil {
+			h = &heldLane{}
+		}
+		if h.known {
+			last = max(last, h.last)
+		}
+		s.steps[l] = heldStep{h.known, h.count, last}
+	}
+}
+
+// landed takes note of what quarantine has of the lanes now.
+func (s *sealedRejects) landed() {
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	for l, step := range s.steps {
+		if h := s.t.held[l]; h != nil {
+			h.known, h.count, h.last = true, step.count+1, step.last
+		}
+	}
+}
+
 // commit commits the rejects. Errors: ErrStale when another copy has committed rejects of one of the lanes.
 func (s *sealedRejects) commit(ctx context.Context) error {
+	s.begin()
+	q, app := s.t.quarantine, s.t.a.app
 	for range maxRaces {
-		snap, err := s.q.need(ctx)
+		snap, err := q.need(ctx)
 		if err != nil {
 			return err
 		}
 		tx := snap.Table().Begin(snap, nil)
 		for l, step := range s.steps {
-			last, count := quarantineLane(s.app, l)
+			last, count := quarantineLane(app, l)
 			if n, ok := snap.Txn(count); ok != step.known || n != step.count {
 				return fmt.Errorf("%w: another copy has put records of %s into quarantine", freshet.ErrStale, l)
 			}
@@ -223,13 +247,14 @@ func (s *sealedRejects) commit(ctx context.Context) error {
 		}
 		tx.Add(s.adds...)
 		tx.Operation("STREAMING UPDATE",
-			map[string]string{"outputMode": "Append", "queryId": s.app, "epochId": "0"},
+			map[string]string{"outputMode": "Append", "queryId": app, "epochId": "0"},
 			map[string]string{"numAddedFiles": fmt.Sprint(len(s.adds)), "numOutputRows": fmt.Sprint(s.w.Rows()),
 				"numRemovedFiles": "0"})
 		tx.BlindAppend(true)
 		_, err = tx.Commit(ctx)
 		if err == nil {
 			s.uncertain = true
+			s.landed()
 			return nil
 		}
 		if !errors.Is(err, delta.ErrConflict) {
@@ -237,6 +262,40 @@ func (s *sealedRejects) commit(ctx context.Context) error {
 			return err
 		}
 	}
-	return &freshet.Error{Code: freshet.CodeConflict, Class: freshet.ClassFailure, Place: s.q.name,
+	return &freshet.Error{Code: freshet.CodeConflict, Class: freshet.ClassFailure, Place: q.name,
 		Msg: fmt.Sprintf("lost %d races in a row", maxRaces)}
+}
+
+// quarantineLate commits rejects that were found while the rows of c were applied.
+func (c *commit) quarantineLate(ctx context.Context, rejects map[freshet.Lane][]freshet.Reject) error {
+	t := c.t
+	rows := newQuarantineRows(t.a.app, t.name)
+	defer rows.release()
+	s := &sealedRejects{t: t, lanes: map[freshet.Lane]int64{}}
+	for l, of := range rejects {
+		for i := range of {
+			rows.add(eventRejected, l, &of[i])
+		}
+		s.lanes[l] = c.lanes[l].last
+	}
+	if rows.n == 0 {
+		return nil
+	}
+	var err error
+	if s.w, err = newQuarantineWriter(t.quarantine.st); err != nil {
+		return err
+	}
+	rec := rows.batch()
+	defer rec.Release()
+	if err := s.w.Write(ctx, rec); err != nil {
+		return err
+	}
+	if s.adds, err = s.w.Close(ctx); err != nil {
+		return err
+	}
+	err = s.commit(ctx)
+	if err != nil && !s.uncertain {
+		t.a.tend.abort([]*delta.Writer{s.w})
+	}
+	return err
 }

@@ -117,7 +117,7 @@ const (
 // Replay takes the open entries of the table that the filter chooses through retake again and appends what
 // comes of it, each entry exactly once, whatever crashes. Of many entries it makes several commits. The
 // Append must not be part of a running pipeline; pipelines of other processes may go on.
-func (a *Append) Replay(ctx context.Context, table string, filter *Filter, retake Retake) (*Replayed, error) {
+func (a *Target) Replay(ctx context.Context, table string, filter *Filter, retake Retake) (*Replayed, error) {
 	t, err := a.table(table)
 	if err != nil {
 		return nil, err
@@ -245,11 +245,24 @@ func (t *table) take(ctx context.Context, main, snap *delta.Snapshot, taken []*E
 
 // replay commits the rows under the replay's number.
 func (c *commit) replay(ctx context.Context, main *delta.Snapshot, number int64) (int64, error) {
-	tx := main.Table().Begin(main, nil)
-	txns{c.t.a.form().replayTxn(): number}.addTo(tx, main)
-	if len(c.adds) > 0 {
-		if err := c.fit(tx, main); err != nil {
+	set := txns{c.t.a.form().replayTxn(): number}
+	if c.keyed != nil {
+		done, err := c.apply(ctx, main, set)
+		if err != nil {
 			return 0, err
+		}
+		c.t.saw(done.Snapshot)
+		return done.Version, nil
+	}
+	tx := main.Table().Begin(main, nil)
+	set.addTo(tx, main)
+	if len(c.adds) > 0 {
+		meta, err := c.fit(main)
+		if err != nil {
+			return 0, err
+		}
+		if meta != nil {
+			tx.SetMetadata(meta)
 		}
 		tx.Add(c.adds...)
 	}

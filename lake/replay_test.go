@@ -117,7 +117,7 @@ func TestReplay_CrashAtEveryStoreCall_EachOnce(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			w := rejected(t)
 			m := &mortal{w: w, at: at, after: after}
-			_, err := lake.NewAppend(m.open, app, nil).Replay(t.Context(), "t", nil, mended())
+			_, err := lake.NewTarget(m.open, app, nil).Replay(t.Context(), "t", nil, mended())
 			if !m.dead {
 				must(t, err)
 				t.Logf("%d calls", at-1)
@@ -143,7 +143,7 @@ func TestReplay_FrozenInCommit_EachOnce(t *testing.T) {
 			w := rejected(t)
 			frozen, thaw := make(chan struct{}), make(chan struct{})
 			var once sync.Once
-			slow := lake.NewAppend(func(table string) (store.Store, error) {
+			slow := lake.NewTarget(func(table string) (store.Store, error) {
 				return storetest.NewFaulty(w.store(table), func(op storetest.Op, _ string, _ int) storetest.Fault {
 					if table != "t" || op != storetest.OpPutIfAbsent {
 						return storetest.Fault{}
@@ -232,7 +232,7 @@ func TestQuarantine_TakenAfterCrash_Closed(t *testing.T) {
 	w := newWorld()
 	start(t, w.running(t, nil), freshet.Progress{lane0: -1})
 	m := &mortal{w: w}
-	dying := lake.NewAppend(m.open, app, nil)
+	dying := lake.NewTarget(m.open, app, nil)
 	start(t, dying, freshet.Progress{lane0: -1})
 	c := sealed(t, dying, batch(lane0, -1, 9, 2, 5))
 	_, err := lake.SetProgress(t.Context(), w.store("t"), app, freshet.Progress{lane0: 0}, nil)

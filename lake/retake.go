@@ -20,7 +20,7 @@ type Redecoder struct {
 	Steps  []freshet.Step
 }
 
-// Retake is the function for Append.Replay. It is used by one goroutine.
+// Retake is the function for Target.Replay. It is used by one goroutine.
 func (r *Redecoder) Retake(ctx context.Context, entries []*Entry) (*freshet.Batch, error) {
 	if len(entries) == 0 {
 		return nil, errors.New("no entries")

@@ -15,14 +15,14 @@ import (
 func TestAppend_QuarantineIsShared_EachAppHasItsOwnEntries(t *testing.T) {
 	lane := freshettest.Lane(0)
 	q := store.NewMem()
-	process := func(w *world, app string) *lake.Append {
+	process := func(w *world, app string) *lake.Target {
 		open := func(table string) (store.Store, error) {
 			if table == "q" {
 				return q, nil
 			}
 			return w.open(table)
 		}
-		a := lake.NewAppend(open, app, &lake.AppendOptions{Quarantine: func(string) string { return "q" }})
+		a := lake.NewTarget(open, app, &lake.TargetOptions{Quarantine: func(string) string { return "q" }})
 		must(t, a.Open(t.Context()))
 		return a
 	}

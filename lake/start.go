@@ -17,7 +17,7 @@ const maxRaces = 50
 
 // Resume returns the progress of the lanes as the table's newest version has it; when there is no table, where they are
 // to start in it.
-func (a *Append) Resume(ctx context.Context, table string, lanes []freshet.Lane) (freshet.Progress, error) {
+func (a *Target) Resume(ctx context.Context, table string, lanes []freshet.Lane) (freshet.Progress, error) {
 	t, err := a.table(table)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func laneOf(f form, appID string, origins []string) (freshet.Lane, bool) {
 
 // Start commits where lanes begin that the table does not know. Where there is no table yet, the starts are kept in its
 // folder, and become part of the commit that makes it.
-func (a *Append) Start(ctx context.Context, table string, starts freshet.Progress) (freshet.Progress, error) {
+func (a *Target) Start(ctx context.Context, table string, starts freshet.Progress) (freshet.Progress, error) {
 	t, err := a.table(table)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (a *Append) Start(ctx context.Context, table string, starts freshet.Progres
 
 // Since returns when the form of the app's progress was recorded, with its first start; where there is no table yet, when
 // the first start was kept.
-func (a *Append) Since(ctx context.Context, table string) (at time.Time, known bool, err error) {
+func (a *Target) Since(ctx context.Context, table string) (at time.Time, known bool, err error) {
 	t, err := a.table(table)
 	if err != nil {
 		return time.Time{}, false, err
@@ -205,8 +205,7 @@ func (t *table) start(ctx context.Context, snap *delta.Snapshot, starts freshet.
 
 // describe says in the table's history what the commit does, in Spark's words for a streaming query.
 func (t *table) describe(tx *delta.Transaction, params, metrics map[string]string) {
-	all := map[string]string{
-		"outputMode": "Append", "queryId": t.a.app, "epochId": fmt.Sprint(t.epoch.Add(1) - 1)}
+	all := t.streaming("Append")
 	maps.Copy(all, params)
 	if metrics == nil {
 		metrics = map[string]string{"numAddedFiles": "0", "numOutputRows": "0", "numOutputBytes": "0"}

@@ -15,6 +15,10 @@ import (
 	"github.com/freshet-io/freshet/delta"
 )
 
+// gatheredWeight is what a byte of gathered rows counts for: they are put side by side, and written, while the next ones
+// gather.
+const gatheredWeight = 3
+
 // maxMisfits is how often batches of a table may have types that the table has not, before that counts as an
 // error and not as a change of the table that the source has yet to learn.
 const maxMisfits = 8
@@ -31,6 +35,7 @@ type writing struct {
 
 	misfits int
 
+	keyed     *gathered // of a keyed table, in the place of writers
 	writer    *delta.Writer
 	generated []string        // the names of its generated columns
 	full      []*delta.Writer // with narrower schemas, before the batches' columns grew
@@ -43,14 +48,26 @@ type writing struct {
 type stretch struct{ after, last int64 }
 
 // Write takes the batch. Rows with null where the table allows none become rejects.
-func (a *Append) Write(ctx context.Context, b *freshet.Batch) (rejected int64, err error) {
-	defer b.Release()
+func (a *Target) Write(ctx context.Context, b *freshet.Batch) (rejected int64, err error) {
+	ours := true // until the batch waits with others
+	defer func() {
+		if ours {
+			b.Release()
+		}
+	}()
 	t, err := a.table(b.Table)
 	if err != nil {
 		return 0, err
 	}
 	before := len(b.Rejects)
-	if b.NumRows() > 0 {
+	switch {
+	case b.NumRows() == 0:
+	case a.opts.Mode.keyed():
+		if err := t.gatherRows(ctx, b); err != nil {
+			return 0, err
+		}
+		ours = false
+	default:
 		if err := t.writeRows(ctx, b); err != nil {
 			return 0, err
 		}
@@ -67,6 +84,22 @@ func (a *Append) Write(ctx context.Context, b *freshet.Batch) (rejected int64, e
 		t.lanes[b.Lane] = &stretch{b.After, b.Last}
 	}
 	return int64(len(b.Rejects) - before), nil
+}
+
+// gatherRows keeps the batch until the commit, which finds out what its rows do to the table.
+func (t *table) gatherRows(ctx context.Context, b *freshet.Batch) error {
+	if err := t.accept(ctx, b.Rows.Schema()); err != nil {
+		return err
+	}
+	if t.keyed == nil {
+		t.keyed = &gathered{}
+	}
+	rows := t.keyed.rows
+	if err := t.keyed.gather(b, t.a.opts.Key.Columns, t.a.opts.Key.SequenceBy); err != nil {
+		return err
+	}
+	t.rows += t.keyed.rows - rows
+	return nil
 }
 
 func (t *table) writeRows(ctx context.Context, b *freshet.Batch) error {
@@ -290,7 +323,7 @@ func (t *table) misfit(err error) error {
 }
 
 // Pending is what is written and not sealed.
-func (a *Append) Pending() (rows, bytes int64) {
+func (a *Target) Pending() (rows, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, t := range a.tables {
@@ -301,6 +334,9 @@ func (a *Append) Pending() (rows, bytes int64) {
 		}
 		for _, w := range t.writers() {
 			bytes += w.Bytes()
+		}
+		if t.keyed != nil {
+			bytes += gatheredWeight * t.keyed.bytes
 		}
 	}
 	return rows, bytes
@@ -315,7 +351,7 @@ func (t *table) writers() []*delta.Writer {
 }
 
 // Seal closes the files of every table that has something to commit.
-func (a *Append) Seal(ctx context.Context) ([]freshet.Commit, error) {
+func (a *Target) Seal(ctx context.Context) ([]freshet.Commit, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var commits []freshet.Commit
@@ -336,7 +372,7 @@ func (a *Append) Seal(ctx context.Context) ([]freshet.Commit, error) {
 }
 
 func (t *table) seal(ctx context.Context) (*commit, error) {
-	c := &commit{t: t, schema: t.schema, from: t.from, lanes: t.lanes, rows: t.rows, writers: t.writers()}
+	c := &commit{t: t, schema: t.schema, from: t.from, lanes: t.lanes, rows: t.rows, writers: t.writers(), keyed: t.keyed}
 	for _, w := range c.writers {
 		adds, err := w.Close(ctx)
 		if err != nil {
@@ -365,11 +401,11 @@ func (t *table) seal(ctx context.Context) (*commit, error) {
 
 // forget begins anew after what was written has gone elsewhere.
 func (t *table) forget() {
-	t.writer, t.full, t.lanes, t.rejects, t.rows = nil, nil, nil, nil, 0
+	t.writer, t.full, t.keyed, t.lanes, t.rejects, t.rows = nil, nil, nil, nil, nil, 0
 }
 
 // Discard drops what was written of the table and not sealed.
-func (a *Append) Discard(table string) {
+func (a *Target) Discard(table string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if t, ok := a.tables[table]; ok {
@@ -384,6 +420,9 @@ func (t *table) discard() {
 		writers = append(writers, t.rejects.w)
 	}
 	t.a.tend.abort(writers)
+	if t.keyed != nil {
+		t.keyed.release()
+	}
 	t.forget()
 	t.schema, t.last = nil, nil
 }

@@ -158,12 +158,12 @@ func (s Step) build() (freshet.Step, error) {
 
 func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer) freshet.Target {
 	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
-	return lake.NewAppend(open, p.App, b.appendOptions(p, obs))
+	return lake.NewTarget(open, p.App, b.appendOptions(p, obs))
 }
 
-func (b *Builder) appendOptions(p *Pipeline, obs freshet.Observer) *lake.AppendOptions {
+func (b *Builder) appendOptions(p *Pipeline, obs freshet.Observer) *lake.TargetOptions {
 	t := p.Target.Delta
-	opts := &lake.AppendOptions{
+	opts := &lake.TargetOptions{
 		ManyOrigins:     p.manyOrigins(),
 		Properties:      map[string]string{},
 		Quarantine:      p.quarantineOf,

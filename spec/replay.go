@@ -41,7 +41,7 @@ func (b *Builder) Replay(ctx context.Context, p *Pipeline, table string,
 	if err != nil {
 		return nil, err
 	}
-	target := lake.NewAppend(func(name string) (store.Store, error) { return p.Project.OpenTable(ctx, name) },
+	target := lake.NewTarget(func(name string) (store.Store, error) { return p.Project.OpenTable(ctx, name) },
 		p.App,
 		b.appendOptions(p, freshet.Observer{}))
 	again := &lake.Redecoder{Format: f, Schema: schema, Steps: steps}

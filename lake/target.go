@@ -5,7 +5,7 @@
 // started from. So every row is in the table once, whatever crashes, freezes or runs twice. Records that
 // cannot be taken are in the quarantine table before the main table moves past them.
 //
-//	target := lake.NewAppend(open, "bronze.orders", &lake.AppendOptions{PartitionBy: []string{"date"}})
+//	target := lake.NewTarget(open, "bronze.orders", &lake.TargetOptions{PartitionBy: []string{"date"}})
 //	p := &freshet.Pipeline{Source: src, Target: target}
 //
 // Beside it are what a person needs to look after such a table: its progress (ReadProgress, SetProgress,
@@ -34,8 +34,12 @@ const defaultEngine = delta.DefaultEngineInfo
 // Opener returns the store whose root is the table of this name.
 type Opener func(table string) (store.Store, error)
 
-// AppendOptions tune an Append. The zero value of each field means its default.
-type AppendOptions struct {
+// TargetOptions tune an Append. The zero value of each field means its default.
+type TargetOptions struct {
+	// Mode is how rows get into the table. Default Append.
+	Mode Mode
+	// Key says how rows are told apart in the other modes.
+	Key KeyOptions
 	// ManyOrigins says that one table takes lanes of several origins, and so how its progress is named: then the
 	// origin is part of the name. The form is the table's; a table that has the other one is brought to this
 	// one.
@@ -61,11 +65,11 @@ type AppendOptions struct {
 	Recovered func(what string)
 }
 
-// Append is a freshet.Target that appends to Delta tables. Its zero value is not usable: see NewAppend.
-type Append struct {
+// Append is a freshet.Target that appends to Delta tables. Its zero value is not usable: see NewTarget.
+type Target struct {
 	app  string
 	open Opener
-	opts AppendOptions
+	opts TargetOptions
 	tend *tender
 
 	buffers delta.Buffers // of the data files' writers, handed on from commit to commit
@@ -74,12 +78,12 @@ type Append struct {
 	tables map[string]*table
 }
 
-var _ freshet.Target = (*Append)(nil)
+var _ freshet.Target = (*Target)(nil)
 
-// NewAppend returns a target that opens tables by open and records its progress in them under the name app,
+// NewTarget returns a target that opens tables by open and records its progress in them under the name app,
 // which must not change as long as a table is to go on where it is. A nil opts means defaults.
-func NewAppend(open Opener, app string, opts *AppendOptions) *Append {
-	a := &Append{app: app, open: open, tables: map[string]*table{}}
+func NewTarget(open Opener, app string, opts *TargetOptions) *Target {
+	a := &Target{app: app, open: open, tables: map[string]*table{}}
 	if opts != nil {
 		a.opts = *opts
 	}
@@ -95,6 +99,12 @@ func NewAppend(open Opener, app string, opts *AppendOptions) *Append {
 	if a.opts.Recovered == nil {
 		a.opts.Recovered = func(string) {}
 	}
+	if a.opts.Mode == "" {
+		a.opts.Mode = Append
+	}
+	if a.opts.Key.Deletes == "" {
+		a.opts.Key.Deletes = HardDeletes
+	}
 	a.tend = newTender(func(what string, err error) {
 		a.opts.Retry(what, err)
 		a.opts.Recovered(what) // it is put off, and nobody waits for it
@@ -109,10 +119,14 @@ func QuarantineName(table string) string {
 }
 
 // Open checks what can be checked before a table is named.
-func (a *Append) Open(context.Context) error {
+func (a *Target) Open(context.Context) error {
 	if a.app == "" || strings.Contains(a.app, "#") {
 		return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput,
 			Msg: fmt.Sprintf("app: found %q, wanted a name without #", a.app)}
+	}
+	if err := a.opts.validate(); err != nil {
+		return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Msg: "the target's settings",
+			Err: err}
 	}
 	if v, ok := a.opts.Properties[txnRetention]; ok {
 		return txnRetentionError("properties of a new table", v)
@@ -121,20 +135,26 @@ func (a *Append) Open(context.Context) error {
 }
 
 // Close waits for what goes on in the background, as long as ctx lasts, and drops what is not committed.
-func (a *Append) Close(ctx context.Context) error {
+func (a *Target) Close(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, t := range a.tables {
 		t.discard()
 	}
 	a.tend.close(ctx)
-	return nil
+	var faults []error
+	for _, t := range a.tables {
+		if t.index != nil {
+			faults = append(faults, t.index.close())
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // table is what an Append knows of one table. The first half is for all, under mu; the second is the write
 // half, which only the goroutine that writes touches.
 type table struct {
-	a    *Append
+	a    *Target
 	name string
 	st   store.Store
 
@@ -146,12 +166,14 @@ type table struct {
 	quarantine *quarantine
 	held       map[freshet.Lane]*heldLane // what quarantine has of each lane
 
+	index *rowIndex // of a keyed table, used by the goroutine that commits; nil: not opened
+
 	epoch atomic.Int64 // commits of this process
 	writing
 }
 
 // table returns the table of this name.
-func (a *Append) table(name string) (*table, error) {
+func (a *Target) table(name string) (*table, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if t, ok := a.tables[name]; ok {
@@ -202,7 +224,7 @@ func (t *table) look(ctx context.Context) (*delta.Snapshot, error) {
 }
 
 // Schema returns the table's columns, nil when there is no table.
-func (a *Append) Schema(ctx context.Context, table string) (*arrow.Schema, error) {
+func (a *Target) Schema(ctx context.Context, table string) (*arrow.Schema, error) {
 	t, err := a.table(table)
 	if err != nil {
 		return nil, err
@@ -220,7 +242,7 @@ func (a *Append) Schema(ctx context.Context, table string) (*arrow.Schema, error
 }
 
 // Ensure creates the table with these columns, or checks that the present one can take them.
-func (a *Append) Ensure(ctx context.Context, table string, schema *arrow.Schema) error {
+func (a *Target) Ensure(ctx context.Context, table string, schema *arrow.Schema) error {
 	t, err := a.table(table)
 	if err != nil {
 		return err
@@ -268,6 +290,10 @@ func (a *Append) Ensure(ctx context.Context, table string, schema *arrow.Schema)
 
 // create makes the table, with these starts. It returns false when another was first.
 func (t *table) create(ctx context.Context, schema *delta.Schema, starts freshet.Progress) (bool, error) {
+	schema, err := t.a.opts.tableSchema(t.name, schema)
+	if err != nil {
+		return false, err
+	}
 	for _, column := range t.a.opts.PartitionBy {
 		if f, _ := schema.Lookup(column); f == nil {
 			return false, &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: t.name,
@@ -278,7 +304,7 @@ func (t *table) create(ctx context.Context, schema *delta.Schema, starts freshet
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d, err := delta.Create(ctx, t.st, &delta.CreateOptions{
-		Schema: schema, PartitionBy: t.a.opts.PartitionBy, Properties: t.a.opts.Properties,
+		Schema: schema, PartitionBy: t.a.opts.PartitionBy, Properties: t.a.opts.properties(),
 		Name: path.Base(t.name), EngineInfo: t.a.opts.EngineInfo, Txns: t.a.form().startTxns(starts),
 	})
 	if errors.Is(err, delta.ErrTableExists) {

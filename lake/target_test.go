@@ -9,7 +9,7 @@ import (
 )
 
 func TestAppend_TargetSuite_Holds(t *testing.T) {
-	for name, opts := range map[string]*lake.AppendOptions{
+	for name, opts := range map[string]*lake.TargetOptions{
 		"one origin": nil, "many origins": {ManyOrigins: true}, "partitioned": {PartitionBy: []string{"lane"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,160 @@
+package lake
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/internal/keyindex"
+)
+
+// keyChange is what happens to one key in one commit: its last change, with what earlier ones of the commit know that
+// the last one did not send.
+type keyChange struct {
+	key    keyindex.Fingerprint
+	last   int32 // the row of the last change
+	delete bool
+	// older are the rows below last that may know cells which those above did not send, downwards.
+	older []int32
+	// waiting are rows that did not send all and came after the key was deleted: nothing knows the rest of them.
+	waiting []int32
+	// contenders are rows of the greatest sequence that say different things: none of them is taken.
+	contenders []int32
+}
+
+// change is one row in the order in which the changes of a key follow each other.
+type change struct {
+	key keyindex.Fingerprint
+	row int32
+}
+
+// collapser makes one change a key.
+type collapser struct {
+	rows     *changeRows
+	keys     []keyindex.Fingerprint // of each row
+	sequence []byte                 // of each row; nil: there is none
+	width    int
+	crossed  int // keys that came by two lanes although nothing orders these
+}
+
+// collapse returns one change a key, in the order of fingerprints. Rows in skip have no say.
+func (c *collapser) collapse(skip func(row int32) bool) []keyChange {
+	order := make([]change, 0, len(c.keys))
+	for row := range int32(len(c.keys)) {
+		if !skip(row) && !c.idle(row) {
+			order = append(order, change{c.keys[row], row})
+		}
+	}
+	slices.SortFunc(order, func(a, b change) int {
+		return cmp.Or(cmp.Compare(a.key.Hi, b.key.Hi), cmp.Compare(a.key.Lo, b.key.Lo),
+			bytes.Compare(c.sequenceOf(a.row), c.sequenceOf(b.row)), cmp.Compare(a.row, b.row))
+	})
+	var out []keyChange
+	for len(order) > 0 {
+		n := 1
+		for n < len(order) && order[n].key == order[0].key {
+			n++
+		}
+		out = append(out, c.last(order[:n]))
+		order = order[n:]
+	}
+	return out
+}
+
+// idle reports whether the row is the old image of an update that left the key as it was: it says nothing.
+func (c *collapser) idle(row int32) bool {
+	return c.rows.kinds[row] == freshet.UpdatePreimage &&
+		(int(row)+1 >= len(c.keys) || c.keys[row+1] == c.keys[row] || c.rows.from[row+1] != c.rows.from[row])
+}
+
+func (c *collapser) sequenceOf(row int32) []byte {
+	if c.sequence == nil {
+		return nil
+	}
+	return c.sequence[int(row)*c.width : (int(row)+1)*c.width]
+}
+
+// removes reports whether the row says that its key is gone. The old image of an update that changed the key does.
+func (c *collapser) removes(row int32) bool {
+	return c.rows.kinds[row] == freshet.Delete || c.rows.kinds[row] == freshet.UpdatePreimage
+}
+
+// last makes one change of all changes of a key.
+func (c *collapser) last(all []change) keyChange {
+	row := all[len(all)-1].row
+	k := keyChange{key: all[0].key, last: row, delete: c.removes(row)}
+	if len(all) == 1 {
+		return k
+	}
+	if contenders := c.contenders(all); contenders != nil {
+		k.contenders = contenders
+		return k
+	}
+	if k.delete || !c.rows.unsent.Any(int(row)) {
+		return k
+	}
+	for i := len(all) - 2; i >= 0; i-- {
+		older := all[i].row
+		if c.removes(older) {
+			k.waiting = append([]int32{k.last}, k.older...)
+			k.last, k.delete, k.older = older, true, nil
+			break
+		}
+		k.older = append(k.older, older)
+		if !c.rows.unsent.Any(int(older)) {
+			break
+		}
+	}
+	return k
+}
+
+// contenders are the changes of the greatest sequence when they came by different lanes and differ. Without a sequence
+// the one that came last counts, and it is counted that nothing says so.
+func (c *collapser) contenders(all []change) []int32 {
+	last := all[len(all)-1].row
+	first := len(all) - 1
+	for first > 0 && bytes.Equal(c.sequenceOf(all[first-1].row), c.sequenceOf(last)) {
+		first--
+	}
+	differ, crossed := false, false
+	for _, a := range all[first:] {
+		if c.rows.lane(a.row) != c.rows.lane(last) {
+			crossed = true
+			differ = differ || !c.same(a.row, last)
+		}
+	}
+	if c.sequence == nil {
+		if crossed {
+			c.crossed++
+		}
+		return nil
+	}
+	if !differ {
+		return nil
+	}
+	out := make([]int32, 0, len(all)-first)
+	for _, a := range all[first:] {
+		out = append(out, a.row)
+	}
+	return out
+}
+
+// same reports whether two changes say the same.
+func (c *collapser) same(a, b int32) bool {
+	if c.removes(a) != c.removes(b) {
+		return false
+	}
+	if c.removes(a) {
+		return true
+	}
+	for i, col := range c.rows.columns {
+		if c.rows.unsent.Has(int(a), i) != c.rows.unsent.Has(int(b), i) ||
+			!array.SliceEqual(col, int64(a), int64(a)+1, col, int64(b), int64(b)+1) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,205 @@
+package lake
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+)
+
+// gathered is what waits of a keyed table to be committed. Its batches stay whole until then: rows that turn out to be
+// unacceptable go to quarantine with their records.
+type gathered struct {
+	batches []*freshet.Batch
+	rows    int64
+	bytes   int64 // of memory
+}
+
+// gather takes the rows of the batch, which is g's from then on. Rows whose key or sequence has a null become rejects.
+func (g *gathered) gather(b *freshet.Batch, key, sequence []string) error {
+	bad := map[int]string{}
+	for _, list := range [][]string{key, sequence} {
+		for _, name := range list {
+			c := columnNamed(b.Rows.Schema(), name)
+			if c < 0 {
+				return &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: b.Table,
+					Msg: fmt.Sprintf("the rows lack the key or sequence column %q: found %s", name,
+						fieldNames(b.Rows.Schema())),
+					Fix: "derive it in a step, or name a column that is there"}
+			}
+			nullRows(b, c, name, bad)
+		}
+	}
+	for row := range b.NumRows() {
+		if why, is := bad[row]; is {
+			b.Rejects = append(b.Rejects, rowReject(b, row, freshet.CodeNull, why))
+		}
+	}
+	g.batches = append(g.batches, b)
+	g.rows += int64(b.NumRows() - len(bad))
+	for _, c := range b.Rows.Columns() {
+		g.bytes += int64(c.Data().SizeInBytes())
+	}
+	return nil
+}
+
+// nullRows notes the rows in which the column is null.
+func nullRows(b *freshet.Batch, c int, name string, bad map[int]string) {
+	column := b.Rows.Column(c)
+	if column.NullN() == 0 {
+		return
+	}
+	for row := range column.Len() {
+		if column.IsNull(row) && bad[row] == "" {
+			bad[row] = fmt.Sprintf("column %q: found null, wanted a value: it is part of the key or of the sequence", name)
+		}
+	}
+}
+
+func (g *gathered) release() {
+	for _, b := range g.batches {
+		b.Release()
+	}
+	*g = gathered{}
+}
+
+// columnNamed is the place of a column, its case ignored; -1 when there is none.
+func columnNamed(s *arrow.Schema, name string) int {
+	for i, f := range s.Fields() {
+		if strings.EqualFold(f.Name, name) {
+			return i
+		}
+	}
+	return -1
+}
+
+func fieldNames(s *arrow.Schema) string {
+	names := make([]string, s.NumFields())
+	for i, f := range s.Fields() {
+		names[i] = f.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// changeRows are all gathered rows side by side, in the order in which they came.
+type changeRows struct {
+	schema  *arrow.Schema // the table's columns that a batch has, with the table's types
+	columns []arrow.Array // of these
+	kinds   []freshet.Kind
+	from    []int32 // the batch of each row
+	row     []int32 // the row's place in it
+	unsent  *freshet.Mask
+	batches []*freshet.Batch
+}
+
+// union puts the gathered rows side by side, in the columns of the table.
+func (g *gathered) union(table *delta.Schema) (*changeRows, error) {
+	all := &changeRows{batches: g.batches}
+	var of []*delta.Field
+	var fields []arrow.Field
+	for i := range table.Fields {
+		f := &table.Fields[i]
+		if f.Generated() {
+			continue // the table computes it
+		}
+		for _, b := range g.batches {
+			if columnNamed(b.Rows.Schema(), f.Name) >= 0 {
+				of = append(of, f) // nullable: what was not sent is null
+				fields = append(fields, arrow.Field{Name: f.Name, Type: delta.ArrowType(f.Type), Nullable: true})
+				break
+			}
+		}
+	}
+	all.schema = arrow.NewSchema(fields, nil)
+	for i, b := range g.batches {
+		all.note(i, b)
+	}
+	for _, f := range of {
+		c, err := g.column(f)
+		if err != nil {
+			all.release()
+			return nil, err
+		}
+		all.columns = append(all.columns, c)
+	}
+	return all, nil
+}
+
+// note adds what is known of the rows of a batch beside their values.
+func (c *changeRows) note(i int, b *freshet.Batch) {
+	first := len(c.from)
+	for row := range b.NumRows() {
+		kind := freshet.UpdatePostimage
+		if b.Kinds != nil {
+			kind = b.Kinds[row]
+		}
+		c.kinds = append(c.kinds, kind)
+		c.from = append(c.from, int32(i))
+		c.row = append(c.row, int32(row))
+	}
+	for to, f := range c.schema.Fields() {
+		at := columnNamed(b.Rows.Schema(), f.Name)
+		for row := range b.NumRows() {
+			if at < 0 || b.Unsent.Has(row, at) {
+				if c.unsent == nil {
+					c.unsent = freshet.NewMask(c.schema.NumFields())
+				}
+				c.unsent.Mark(first+row, to)
+			}
+			if b.Unsent == nil && at >= 0 {
+				break
+			}
+		}
+	}
+}
+
+// column is one column of all batches, null where a batch has not got it.
+func (g *gathered) column(f *delta.Field) (arrow.Array, error) {
+	parts := make([]arrow.Array, len(g.batches))
+	defer func() {
+		for _, p := range parts {
+			if p != nil {
+				p.Release()
+			}
+		}
+	}()
+	for i, b := range g.batches {
+		at := columnNamed(b.Rows.Schema(), f.Name)
+		if at < 0 {
+			parts[i] = array.MakeArrayOfNull(memory.DefaultAllocator, delta.ArrowType(f.Type), b.NumRows())
+			continue
+		}
+		var err error
+		if parts[i], err = f.Conform(b.Rows.Column(at)); err != nil {
+			return nil, err
+		}
+	}
+	return array.Concatenate(parts, memory.DefaultAllocator)
+}
+
+func (c *changeRows) release() {
+	for _, col := range c.columns {
+		col.Release()
+	}
+	c.columns = nil
+}
+
+// named are the columns of these names.
+func (c *changeRows) named(names []string) []arrow.Array {
+	out := make([]arrow.Array, len(names))
+	for i, name := range names {
+		out[i] = c.columns[columnNamed(c.schema, name)]
+	}
+	return out
+}
+
+// seq is the seq of the row's record in its lane.
+func (c *changeRows) seq(row int32) int64 { return c.batches[c.from[row]].Seqs[c.row[row]] }
+
+// lane is the lane that the row came by.
+func (c *changeRows) lane(row int32) freshet.Lane { return c.batches[c.from[row]].Lane }

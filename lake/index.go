@@ -1,0 +1,392 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/apache/arrow-go/v18/arrow"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/internal/keyindex"
+	"github.com/freshet-io/freshet/store"
+)
+
+// rowIndex is the key index of one table: where the row of each key lies. It is brought forward by the commits of
+// others, of which it reads the key columns of what they added and took out, and by our own, whose rows it is told of.
+// It is used by one goroutine.
+type rowIndex struct {
+	t        *table
+	dir      string
+	identity keyindex.Identity
+	columns  []string // key, then sequence
+	keys     int      // how many of columns are the key
+	sequence *sequencer
+	x        *keyindex.Index // nil: to be opened
+	files    map[string]delta.Add
+}
+
+// newRowIndex is the index for the table as the snapshot has it. Errors: key or sequence columns that are not there, or
+// whose types will not do.
+func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
+	o := t.a.opts.Key
+	r := &rowIndex{t: t, keys: len(o.Columns), identity: keyindex.Identity{Table: snap.Metadata().ID}}
+	var types []arrow.DataType
+	for i, name := range slices.Concat(o.Columns, o.SequenceBy) {
+		f, _ := snap.Schema().Lookup(name)
+		if f == nil {
+			return nil, &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: t.name,
+				Msg: fmt.Sprintf("key or sequence column %q: found the columns %s", name, columnNames(snap.Schema()))}
+		}
+		r.columns = append(r.columns, f.Name)
+		if i < r.keys {
+			r.identity.Columns = append(r.identity.Columns, keyindex.Column{Name: f.Name, Type: f.Type.String()})
+			continue
+		}
+		types = append(types, delta.ArrowType(f.Type))
+	}
+	var err error
+	if r.sequence, err = newSequencer(types); err != nil {
+		return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: t.name,
+			Msg: "sequence_by", Err: err}
+	}
+	if r.sequence != nil {
+		r.identity.SequenceBytes = r.sequence.width + orderTail
+	}
+	if r.dir, err = t.a.indexDir(snap.Metadata().ID); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// indexDir is the folder of a table's index. Two apps that write one table on one machine have one each.
+func (a *Target) indexDir(table string) (string, error) {
+	root := a.opts.Key.IndexDir
+	if root == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput,
+				Msg: "there is no cache folder for the key index", Err: err, Fix: "name a folder for it: index_dir"}
+		}
+		root = filepath.Join(cache, "freshet", "index")
+	}
+	return filepath.Join(root, safeName(table), safeName(a.app)), nil
+}
+
+// safeName is a name that is one folder on every system.
+func safeName(s string) string {
+	out := make([]byte, 0, len(s))
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_', c == '.' && i > 0:
+			out = append(out, c)
+		default:
+			out = fmt.Appendf(out, "%%%02X", c)
+		}
+	}
+	return string(out)
+}
+
+func (r *rowIndex) close() error {
+	if r.x == nil {
+		return nil
+	}
+	err := r.x.Close()
+	r.x = nil
+	return err
+}
+
+// bring makes the index show the snapshot: it is opened, brought forward, or made anew when it cannot be. Errors: of the
+// store; of the disk when even a new index cannot be made; *freshet.Error for another process that holds it.
+func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
+	if r.x == nil {
+		x, err := keyindex.Open(r.dir, r.identity)
+		if errors.Is(err, keyindex.ErrRebuild) {
+			x, err = keyindex.Create(r.dir, r.identity)
+		}
+		if err != nil {
+			return err
+		}
+		r.x = x
+	}
+	if r.files == nil {
+		if err := r.list(ctx, snap); err != nil {
+			return err
+		}
+		if r.x.Version() == snap.Version() {
+			return nil
+		}
+	} else if r.x.Version() == snap.Version() {
+		return nil
+	}
+	err := r.forward(ctx, snap)
+	if err == nil || !errors.Is(err, keyindex.ErrRebuild) && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return r.rebuild(ctx, snap)
+}
+
+// list notes the live files of the snapshot.
+func (r *rowIndex) list(ctx context.Context, snap *delta.Snapshot) error {
+	r.files = map[string]delta.Add{}
+	for add, err := range snap.Files(ctx, &delta.FilesOptions{Stats: true}) {
+		if err != nil {
+			r.files = nil
+			return err
+		}
+		r.files[add.Path] = *add
+	}
+	return nil
+}
+
+// rebuild makes the index anew from the key columns of all rows.
+func (r *rowIndex) rebuild(ctx context.Context, snap *delta.Snapshot) error {
+	if err := r.close(); err != nil {
+		return err
+	}
+	x, err := keyindex.Create(r.dir, r.identity)
+	if err != nil {
+		return err
+	}
+	r.x = x
+	if err := r.list(ctx, snap); err != nil {
+		return err
+	}
+	c, err := r.x.Begin(snap.Version())
+	if err != nil {
+		return err
+	}
+	files := make([]delta.Add, 0, len(r.files))
+	for _, add := range r.files {
+		files = append(files, add)
+	}
+	if err := r.addFiles(ctx, snap, c, files); err != nil {
+		return errors.Join(err, c.Discard())
+	}
+	return r.commit(ctx, c)
+}
+
+// forward brings the index to the snapshot by the commits between. Errors: store.ErrNotFound when one of them is gone, or
+// when the index is of no version that leads here.
+func (r *rowIndex) forward(ctx context.Context, snap *delta.Snapshot) error {
+	from := r.x.Version() + 1
+	if from == 0 || from > snap.Version()+1 {
+		return fmt.Errorf("bring the key index to version %d: %w", snap.Version(), store.ErrNotFound)
+	}
+	c, err := r.x.Begin(snap.Version())
+	if err != nil {
+		return err
+	}
+	if err := r.readCommits(ctx, snap, c, from); err != nil {
+		return errors.Join(err, c.Discard())
+	}
+	return r.commit(ctx, c)
+}
+
+// readCommits adds to the change what the commits from a version up to the snapshot did to files.
+func (r *rowIndex) readCommits(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, from int64) error {
+	was := map[string]*delta.DeletionVector{} // of files that the index knows and that commits touched: their first
+	touched := map[string]bool{}
+	for lc, err := range snap.Table().Commits(ctx, from, snap.Version()) {
+		if err != nil {
+			return err
+		}
+		for _, a := range lc.Actions {
+			switch {
+			case a.Remove != nil:
+				if !touched[a.Remove.Path] {
+					was[a.Remove.Path] = a.Remove.DeletionVector
+				}
+				touched[a.Remove.Path] = true
+			case a.Add != nil:
+				touched[a.Add.Path] = true
+			}
+		}
+	}
+	known := map[string]bool{}
+	for _, path := range r.x.Files() {
+		known[path] = true
+	}
+	if err := r.list(ctx, snap); err != nil {
+		return err
+	}
+	for path := range known {
+		if _, live := r.files[path]; !live {
+			c.Remove(path)
+		}
+	}
+	var fresh, marked []delta.Add
+	for path := range touched {
+		add, live := r.files[path]
+		switch {
+		case !live:
+		case !known[path]:
+			fresh = append(fresh, add)
+		case add.DeletionVector != nil:
+			marked = append(marked, add)
+		}
+	}
+	if err := r.dropMarked(ctx, snap, c, marked, was); err != nil {
+		return err
+	}
+	return r.addFiles(ctx, snap, c, fresh)
+}
+
+// addFiles adds the keys of whole files.
+func (r *rowIndex) addFiles(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, files []delta.Add) error {
+	slices.SortFunc(files, func(a, b delta.Add) int { return int(a.ModificationTime - b.ModificationTime) })
+	for rows, err := range snap.ScanFiles(ctx, files, &delta.ScanOptions{Columns: r.columns}) {
+		if err != nil {
+			return err
+		}
+		err = r.addRows(c, files[rows.File].Path, rows)
+		rows.Batch.Release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rowIndex) addRows(c *keyindex.Change, path string, rows delta.FileRows) error {
+	keys, err := r.x.Hasher().Append(nil, rows.Batch.Columns()[:r.keys])
+	if err != nil {
+		return &freshet.Error{Code: freshet.CodeNull, Class: freshet.ClassInput, Place: r.t.name,
+			Msg: "a row of the table has no key, in " + path, Err: err,
+			Fix: "delete the row or give it a key; the columns of a key must not be null"}
+	}
+	var orders []byte
+	if r.sequence != nil {
+		w := r.sequence.width
+		seqs := r.sequence.append(nil, rows.Batch.Columns()[r.keys:], len(keys))
+		for i := range keys {
+			orders = append(append(orders, seqs[i*w:(i+1)*w]...), make([]byte, orderTail)...)
+		}
+	}
+	return c.Add(path, keys, rows.Rows, orders)
+}
+
+// orderOf is the order of the entry i of a look-up.
+func (r *rowIndex) orderOf(orders []byte, i int) order {
+	w := r.identity.SequenceBytes
+	return orders[i*w : (i+1)*w]
+}
+
+// dropMarked deletes the keys of rows that others have marked as deleted since.
+func (r *rowIndex) dropMarked(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, files []delta.Add,
+	was map[string]*delta.DeletionVector) error {
+	for _, add := range files {
+		now, err := snap.DeletedRows(ctx, add.DeletionVector)
+		if err != nil {
+			return err
+		}
+		if before := was[add.Path]; before != nil {
+			old, err := snap.DeletedRows(ctx, before)
+			if errors.Is(err, store.ErrNotFound) {
+				old, err = roaring64.New(), nil // vacuumed: look at all its rows
+			}
+			if err != nil {
+				return err
+			}
+			now.AndNot(old)
+		}
+		if err := r.dropRows(ctx, snap, c, add, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropRows deletes the keys of these rows of a file, as far as they still lie there.
+func (r *rowIndex) dropRows(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, add delta.Add,
+	rows *roaring64.Bitmap) error {
+	opts := &delta.ScanOptions{Columns: r.columns[:r.keys], Rows: []*roaring64.Bitmap{rows}}
+	for got, err := range snap.ScanFiles(ctx, []delta.Add{add}, opts) {
+		if err != nil {
+			return err
+		}
+		keys, err := r.x.Hasher().Append(nil, got.Batch.Columns())
+		got.Batch.Release()
+		if err != nil {
+			return err
+		}
+		at := make([]keyindex.Position, len(keys))
+		if err := r.x.Lookup(keys, at, nil); err != nil {
+			return err
+		}
+		gone := keys[:0]
+		for i, p := range at {
+			if path, ok := r.x.Path(p.File); ok && path == add.Path && p.Row == got.Rows[i] {
+				gone = append(gone, keys[i])
+			}
+		}
+		if err := c.Delete(gone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit commits a change, and tells of keys that the table has twice.
+func (r *rowIndex) commit(ctx context.Context, c *keyindex.Change) error {
+	done, err := c.Commit(ctx)
+	if err != nil {
+		return err
+	}
+	if done.Duplicates > 0 {
+		return &freshet.Error{Code: freshet.CodeConstraint, Class: freshet.ClassInput, Place: r.t.name,
+			Msg: fmt.Sprintf("found %d keys that more than one row has, as %v: another writer has put them there",
+				done.Duplicates, done.Some),
+			Fix: "delete the rows that are too many; a table with a key has one row for each"}
+	}
+	return nil
+}
+
+// landed brings the index forward by our own commit, which put rows at places and took the keys in gone out.
+func (r *rowIndex) landed(ctx context.Context, done *delta.EditResult, keys []keyindex.Fingerprint, seqs []byte,
+	gone []keyindex.Fingerprint) error {
+	if done.Version != r.x.Version()+1 || done.FilesRemoved > 0 || done.Copied > 0 {
+		return r.bring(ctx, done.Snapshot)
+	}
+	c, err := r.x.Begin(done.Version)
+	if err != nil {
+		return err
+	}
+	if err := r.addPlaced(c, done, keys, seqs); err != nil {
+		return errors.Join(err, c.Discard())
+	}
+	if err := c.Delete(gone); err != nil {
+		return errors.Join(err, c.Discard())
+	}
+	return r.commit(ctx, c)
+}
+
+// addPlaced adds rows by the file in which they lie.
+func (r *rowIndex) addPlaced(c *keyindex.Change, done *delta.EditResult, keys []keyindex.Fingerprint,
+	seqs []byte) error {
+	width := r.identity.SequenceBytes
+	for f, add := range done.Added {
+		var in []keyindex.Fingerprint
+		var rows []int64
+		var order []byte
+		for i, p := range done.Places {
+			if p.File == f {
+				in, rows = append(in, keys[i]), append(rows, p.Row)
+				order = append(order, seqs[i*width:(i+1)*width]...)
+			}
+		}
+		if err := c.Add(add.Path, in, rows, order); err != nil {
+			return err
+		}
+		r.files[add.Path] = add
+	}
+	for _, add := range done.Marked {
+		r.files[add.Path] = add
+	}
+	return nil
+}

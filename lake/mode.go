@@ -1,0 +1,129 @@
+package lake
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+)
+
+// Mode is how a target applies changes to a table.
+type Mode string
+
+// The modes.
+const (
+	Append Mode = "append" // every row is added; what kind of change it is is not looked at
+	Upsert Mode = "upsert" // the table holds one row a key: the one whose sequence is greatest
+	Mirror Mode = "mirror" // the table holds one row a key, as the source has it after its last change
+)
+
+// keyed reports whether the mode finds rows by their key.
+func (m Mode) keyed() bool { return m == Upsert || m == Mirror }
+
+// Deletes is what becomes of a row whose key is gone.
+type Deletes string
+
+// The policies for deletes.
+const (
+	HardDeletes   Deletes = "hard"   // the row is deleted
+	SoftDeletes   Deletes = "soft"   // the row stays, with the time of the delete in DeletedAtColumn
+	IgnoreDeletes Deletes = "ignore" // nothing: the row stays as it is
+)
+
+// DeletedAtColumn is the timestamp column that SoftDeletes fills: null while the key is there.
+const DeletedAtColumn = "_deleted_at"
+
+// KeyOptions say how rows are told apart, for Upsert and Mirror.
+type KeyOptions struct {
+	// Columns are the columns of the key, of atomic types. None may be null.
+	Columns []string
+	// SequenceBy are the columns that order the changes of a key, first the one that weighs most; none may be null. A
+	// change below the row that is there is dropped. Default: none, changes come in the order of their lane.
+	SequenceBy []string
+	// Deletes is the policy for deletes. Default HardDeletes.
+	Deletes Deletes
+	// CopyOnWrite rewrites files that lose rows, for readers that know no deletion vectors.
+	CopyOnWrite bool
+	// IndexDir is the folder below which key indexes lie, one a table. It may be lost at any time. Default: freshet/index
+	// in the user's cache folder.
+	IndexDir string
+}
+
+func (o *TargetOptions) validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	switch o.Mode {
+	case Append, Upsert, Mirror:
+	default:
+		fault("mode: found %q, wanted append, upsert or mirror", o.Mode)
+	}
+	k := o.Key
+	if !o.Mode.keyed() {
+		if len(k.Columns)+len(k.SequenceBy) > 0 || k.Deletes != HardDeletes {
+			fault("mode append has no key: found key, sequence_by or deletes; wanted mode upsert or mirror for them")
+		}
+		return errors.Join(faults...)
+	}
+	if len(k.Columns) == 0 {
+		fault("key: found none, and mode %s tells rows apart by it; wanted at least one column", o.Mode)
+	}
+	if o.Mode == Mirror && len(k.SequenceBy) > 0 {
+		fault("sequence_by: mode mirror takes changes in the order of the source; wanted mode upsert for an order by columns")
+	}
+	switch k.Deletes {
+	case HardDeletes, SoftDeletes, IgnoreDeletes:
+	default:
+		fault("deletes: found %q, wanted hard, soft or ignore", k.Deletes)
+	}
+	for _, list := range [][]string{k.Columns, k.SequenceBy} {
+		seen := map[string]bool{}
+		for _, c := range list {
+			if low := strings.ToLower(c); seen[low] {
+				fault("the column %q is named twice", c)
+			} else {
+				seen[low] = true
+			}
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// tableSchema is the schema of a table that is made for rows of this one.
+func (o *TargetOptions) tableSchema(table string, rows *delta.Schema) (*delta.Schema, error) {
+	if !o.Mode.keyed() {
+		return rows, nil
+	}
+	for _, c := range append(append([]string(nil), o.Key.Columns...), o.Key.SequenceBy...) {
+		if f, _ := rows.Lookup(c); f == nil {
+			return nil, &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: table,
+				Msg: fmt.Sprintf("key or sequence column %q: found the columns %s", c, columnNames(rows)),
+				Fix: "derive it in a step, or name a column that is there"}
+		}
+	}
+	if o.Key.Deletes != SoftDeletes {
+		return rows, nil
+	}
+	more, err := delta.SchemaFromArrow(arrow.NewSchema([]arrow.Field{
+		{Name: DeletedAtColumn, Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true}}, nil))
+	if err != nil {
+		return nil, err
+	}
+	merged, _, err := rows.Merge(more)
+	return merged, err
+}
+
+// properties are those of a table that is made.
+func (o *TargetOptions) properties() map[string]string {
+	if !o.Mode.keyed() || o.Key.CopyOnWrite {
+		return o.Properties
+	}
+	all := map[string]string{"delta.enableDeletionVectors": "true"}
+	for name, v := range o.Properties {
+		all[name] = v
+	}
+	return all
+}

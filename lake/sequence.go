@@ -1,0 +1,179 @@
+package lake
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/internal/keyindex"
+)
+
+// sequencer makes of the columns that order the changes of a key a text of bytes of one length that compares as they do:
+// what the key index keeps with each entry. Types whose values have no bound on their length, as text, cannot be.
+type sequencer struct {
+	width  int
+	widths []int
+}
+
+// newSequencer returns nil when there are no columns. Errors: a type that cannot order changes.
+func newSequencer(types []arrow.DataType) (*sequencer, error) {
+	if len(types) == 0 {
+		return nil, nil
+	}
+	s := &sequencer{}
+	for _, t := range types {
+		w := sequenceWidth(t)
+		if w == 0 {
+			return nil, fmt.Errorf("a column of type %s cannot order changes: wanted an integer, decimal, float, date, "+
+				"timestamp or boolean", t)
+		}
+		s.widths = append(s.widths, w)
+		s.width += w
+	}
+	if most := keyindex.MaxSequenceBytes - orderTail; s.width > most {
+		return nil, fmt.Errorf("the columns that order changes take %d bytes, and there is room for %d", s.width, most)
+	}
+	return s, nil
+}
+
+func sequenceWidth(t arrow.DataType) int {
+	switch t.ID() {
+	case arrow.BOOL, arrow.INT8:
+		return 1
+	case arrow.INT16:
+		return 2
+	case arrow.INT32, arrow.DATE32, arrow.FLOAT32:
+		return 4
+	case arrow.INT64, arrow.TIMESTAMP, arrow.FLOAT64:
+		return 8
+	case arrow.DECIMAL128:
+		return 16
+	}
+	return 0
+}
+
+// order is where a change stands among those of its key, as the key index keeps it: the sequence, and behind it which
+// lane it came by (4 bytes) and where in it (8), so that of two changes of one lane with equal sequences the later one
+// is known. An index that was made from the table alone has zeroes there.
+type order []byte
+
+const orderTail = 4 + 8
+
+func newOrder(sequence []byte, lane freshet.Lane, seq int64) order {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(lane.Origin + "\x00" + lane.OriginID + "\x00" + lane.Name))
+	o := binary.BigEndian.AppendUint32(append(order(nil), sequence...), h.Sum32()|1)
+	return binary.BigEndian.AppendUint64(o, uint64(seq)^1<<63)
+}
+
+// relation is how two orders relate.
+type relation int
+
+const (
+	before  relation = -1
+	unknown relation = 0 // equal sequences of different lanes, or of an unknown one
+	after   relation = 1 // or the very same change
+)
+
+func (o order) compare(other order) relation {
+	tail := len(o) - orderTail
+	switch c := bytes.Compare(o[:tail], other[:tail]); {
+	case c != 0:
+		return relation(c)
+	case !bytes.Equal(o[tail:tail+4], other[tail:tail+4]):
+		return unknown
+	case bytes.Compare(o[tail+4:], other[tail+4:]) < 0:
+		return before
+	}
+	return after
+}
+
+// append appends the texts of n rows to dst, one after another. Nulls become zeroes, which callers rule out before.
+func (s *sequencer) append(dst []byte, columns []arrow.Array, n int) []byte {
+	first := len(dst)
+	dst = append(dst, make([]byte, n*s.width)...)
+	at := first
+	for i, c := range columns {
+		s.column(dst[at:], c, n)
+		at += s.widths[i]
+	}
+	return dst
+}
+
+// column writes the values of one column into dst, at every s.width bytes. Signed numbers compare as unsigned bytes do
+// once their sign is flipped; floats, of which the bits of negative ones go backwards, once those are flipped whole.
+func (s *sequencer) column(dst []byte, arr arrow.Array, n int) {
+	put := func(i int, v uint64, width int) {
+		var b [8]byte
+		binary.BigEndian.PutUint64(b[:], v)
+		copy(dst[i*s.width:], b[8-width:])
+	}
+	signed := func(i int, v int64, width int) { put(i, uint64(v)^1<<(8*width-1), width) }
+	for i := range n {
+		if arr.IsNull(i) {
+			continue
+		}
+		switch a := arr.(type) {
+		case *array.Boolean:
+			if a.Value(i) {
+				put(i, 1, 1)
+			}
+		case *array.Int8:
+			signed(i, int64(a.Value(i)), 1)
+		case *array.Int16:
+			signed(i, int64(a.Value(i)), 2)
+		case *array.Int32:
+			signed(i, int64(a.Value(i)), 4)
+		case *array.Date32:
+			signed(i, int64(a.Value(i)), 4)
+		case *array.Int64:
+			signed(i, a.Value(i), 8)
+		case *array.Timestamp:
+			signed(i, int64(a.Value(i)), 8)
+		case *array.Float32:
+			put(i, orderedSingle(a.Value(i)), 4)
+		case *array.Float64:
+			put(i, ordered(a.Value(i)), 8)
+		case *array.Decimal128:
+			v := a.Value(i)
+			put(i, uint64(v.HighBits())^1<<63, 8)
+			binary.BigEndian.PutUint64(dst[i*s.width+8:], v.LowBits())
+		}
+	}
+}
+
+// ordered is a number whose order is that of doubles as Spark has it: both zeroes are one, NaN is the greatest.
+func ordered(v float64) uint64 {
+	switch {
+	case v != v:
+		return math.MaxUint64
+	case v == 0:
+		return 1 << 63
+	}
+	bits := math.Float64bits(v)
+	if bits>>63 == 1 {
+		return ^bits
+	}
+	return bits | 1<<63
+}
+
+// orderedSingle is ordered of a float, in 32 bits.
+func orderedSingle(v float32) uint64 {
+	switch {
+	case v != v:
+		return math.MaxUint32
+	case v == 0:
+		return 1 << 31
+	}
+	bits := math.Float32bits(v)
+	if bits>>31 == 1 {
+		return uint64(^bits)
+	}
+	return uint64(bits | 1<<31)
+}

@@ -1,0 +1,423 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
+	"github.com/freshet-io/freshet/internal/keyindex"
+)
+
+// writeRows is how many rows are written at once.
+const writeRows = 32 << 10
+
+// upsert is what one commit does to a keyed table, found on one snapshot of it:
+//
+//	gathered ─ union ─▶ changeRows ─ collapse ─▶ one keyChange a key
+//	   ─ look up ─▶ where the key lies ─ decide ─▶ insert, update, delete, or nothing
+//	   ─ stored rows, where one is needed ─ assemble ─▶ rows to write, places to mark: delta.Edit
+type upsert struct {
+	t      *table
+	snap   *delta.Snapshot
+	schema *delta.Schema // of the table to come
+	index  *rowIndex
+	feed   bool // the table records change data
+	rows   *changeRows
+	keys   []keyChange
+	seqs   []byte // of each row of rows
+
+	at     []keyindex.Position // of each key
+	acts   []act               // of each key
+	stored *storedRows         // nil: none was needed
+
+	counts  upsertCounts
+	rejects []keyReject
+}
+
+// keyReject is a reject and the row that it is of.
+type keyReject struct {
+	freshet.Reject
+	row int32
+}
+
+// upsertCounts are how many keys fared how.
+type upsertCounts struct {
+	inserted, updated, deleted int64
+	late                       int64 // below the sequence that is stored
+	same                       int64 // as it is stored
+	missing                    int64 // deletes of keys that were not there
+	crossed                    int64 // keys that came by several lanes although nothing orders these
+}
+
+// act is what becomes of a key.
+type act uint8
+
+const (
+	actNone act = iota
+	actInsert
+	actUpdate
+	actDelete
+	actTie    // as its sequence is that of the stored row: what that row says decides
+	actReject // and the row that is stored stays
+)
+
+// newUpsert finds out what the gathered rows do to the table as the snapshot has it. Rows that it cannot take are in
+// the rejects of their batches.
+func newUpsert(ctx context.Context, t *table, snap *delta.Snapshot, meta *delta.Metadata, rows *changeRows,
+	index *rowIndex) (*upsert, error) {
+	u := &upsert{t: t, snap: snap, index: index, rows: rows,
+		feed: strings.EqualFold(snap.Property("delta.enableChangeDataFeed"), "true")}
+	schema, err := meta.Schema()
+	if err != nil {
+		return nil, err
+	}
+	u.schema = schema
+	if err := u.collapse(); err != nil {
+		return nil, err
+	}
+	if err := u.lookUp(); err != nil {
+		return nil, err
+	}
+	return u, u.decide(ctx)
+}
+
+// collapse makes one change a key.
+func (u *upsert) collapse() error {
+	o := &u.t.a.opts.Key
+	key := u.rows.named(o.Columns)
+	nulls := func(row int32) bool {
+		return slices.ContainsFunc(key, func(c arrow.Array) bool { return c.IsNull(int(row)) })
+	}
+	skip := make([]bool, len(u.rows.kinds))
+	sequence := u.rows.named(o.SequenceBy)
+	for row := range int32(len(skip)) {
+		skip[row] = nulls(row) || slices.ContainsFunc(sequence, func(c arrow.Array) bool { return c.IsNull(int(row)) })
+	}
+	keys, err := u.hash(key, skip)
+	if err != nil {
+		return err
+	}
+	c := &collapser{rows: u.rows, keys: keys}
+	if s := u.index.sequence; s != nil {
+		u.seqs = s.append(nil, sequence, len(keys))
+		c.sequence, c.width = u.seqs, s.width
+	}
+	u.keys = c.collapse(func(row int32) bool { return skip[row] })
+	u.counts.crossed = int64(c.crossed)
+	return nil
+}
+
+// hash makes the fingerprint of each row; rows to skip have the zero one.
+func (u *upsert) hash(key []arrow.Array, skip []bool) ([]keyindex.Fingerprint, error) {
+	if !slices.Contains(skip, true) {
+		return u.index.x.Hasher().Append(nil, key)
+	}
+	var spans []expr.Span
+	var rows []int32
+	for row, is := range skip {
+		if is {
+			continue
+		}
+		rows = append(rows, int32(row))
+		if n := len(spans); n > 0 && spans[n-1].To == row {
+			spans[n-1].To++
+			continue
+		}
+		spans = append(spans, expr.Span{From: row, To: row + 1})
+	}
+	some := make([]arrow.Array, len(key))
+	for i, c := range key {
+		some[i] = expr.Take(c, spans)
+		defer some[i].Release()
+	}
+	hashed, err := u.index.x.Hasher().Append(nil, some)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]keyindex.Fingerprint, len(skip))
+	for i, row := range rows {
+		out[row] = hashed[i]
+	}
+	return out, nil
+}
+
+func (u *upsert) lookUp() error {
+	keys := make([]keyindex.Fingerprint, len(u.keys))
+	for i := range u.keys {
+		keys[i] = u.keys[i].key
+	}
+	u.at = make([]keyindex.Position, len(keys))
+	stored := make([]byte, len(keys)*u.index.identity.SequenceBytes)
+	if err := u.index.x.Lookup(keys, u.at, stored); err != nil {
+		return err
+	}
+	u.acts = make([]act, len(keys))
+	for i := range u.keys {
+		u.acts[i] = u.first(i, u.index.orderOf(stored, i))
+	}
+	return nil
+}
+
+// first is what becomes of a key as far as that is told without the row that is stored.
+func (u *upsert) first(i int, stored order) act {
+	k := &u.keys[i]
+	there := u.at[i].File != 0
+	if k.contenders != nil {
+		return actReject
+	}
+	if there && u.index.sequence != nil {
+		switch mine := u.order(k.last); mine.compare(stored) {
+		case before:
+			u.counts.late++
+			return actNone
+		case unknown:
+			return actTie
+		}
+	}
+	switch {
+	case k.delete && u.t.a.opts.Key.Deletes == IgnoreDeletes:
+		return actNone
+	case k.delete && !there:
+		u.counts.missing++
+		return actNone
+	case k.delete && u.t.a.opts.Key.Deletes == SoftDeletes:
+		return actUpdate
+	case k.delete:
+		return actDelete
+	case there:
+		return actUpdate
+	}
+	return actInsert
+}
+
+// order is where the row stands among the changes of its key.
+func (u *upsert) order(row int32) order {
+	w := u.index.sequence.width
+	return newOrder(u.seqs[int(row)*w:(int(row)+1)*w], u.rows.lane(row), u.rows.seq(row))
+}
+
+// decide reads the stored rows that are needed and settles what depends on them.
+func (u *upsert) decide(ctx context.Context) error {
+	var wanted []int
+	for i := range u.keys {
+		if u.needsStored(i) {
+			wanted = append(wanted, i)
+		}
+	}
+	if len(wanted) > 0 {
+		var err error
+		if u.stored, err = u.readStored(ctx, wanted); err != nil {
+			return err
+		}
+	}
+	for i := range u.keys {
+		switch {
+		case u.acts[i] == actTie:
+			u.acts[i] = u.settleTie(i)
+		case u.acts[i] == actInsert && u.partial(i):
+			u.acts[i] = actReject
+		}
+	}
+	return nil
+}
+
+// settleTie decides about a change that nothing but its content can tell from the row that is stored.
+func (u *upsert) settleTie(i int) act {
+	k := &u.keys[i]
+	same := !k.delete
+	for c, f := range u.rows.schema.Fields() {
+		if same && !u.rows.unsent.Has(int(k.last), c) {
+			old := u.stored.rows.Column(columnNamed(u.stored.rows.Schema(), f.Name))
+			at := int64(u.stored.of[i])
+			same = array.SliceEqual(u.rows.columns[c], int64(k.last), int64(k.last)+1, old, at, at+1)
+		}
+	}
+	if same {
+		u.counts.same++
+		return actNone
+	}
+	k.contenders = []int32{k.last}
+	return actReject
+}
+
+// partial reports whether a cell of the key's row is known neither from this commit nor from the table.
+func (u *upsert) partial(i int) bool {
+	k := &u.keys[i]
+	if k.delete || !u.rows.unsent.Any(int(k.last)) {
+		return false
+	}
+	if n := len(k.older); n > 0 {
+		return u.rows.unsent.Any(int(k.older[n-1]))
+	}
+	return true
+}
+
+// needsStored reports whether the row that is stored under the key must be read.
+func (u *upsert) needsStored(i int) bool {
+	switch u.acts[i] {
+	case actTie:
+		return true
+	case actDelete:
+		return u.feed
+	case actUpdate:
+		return u.feed || u.keys[i].delete || u.partial(i) || u.keepsColumns()
+	}
+	return false
+}
+
+// keepsColumns reports whether the table has columns that the source does not: an update leaves them as they are.
+func (u *upsert) keepsColumns() bool {
+	for i := range u.schema.Fields {
+		f := &u.schema.Fields[i]
+		if columnNamed(u.rows.schema, f.Name) < 0 && !u.ours(f.Name) && !f.Generated() {
+			return true
+		}
+	}
+	return false
+}
+
+// ours reports whether the column is one that the target fills.
+func (u *upsert) ours(name string) bool {
+	return u.t.a.opts.Key.Deletes == SoftDeletes && name == DeletedAtColumn
+}
+
+// storedRows are rows of the table as they are before the commit.
+type storedRows struct {
+	rows arrow.RecordBatch
+	of   map[int]int32 // by key: the row
+}
+
+func (s *storedRows) release() {
+	if s != nil {
+		s.rows.Release()
+	}
+}
+
+// readStored reads the rows that lie under these keys.
+func (u *upsert) readStored(ctx context.Context, keys []int) (*storedRows, error) {
+	slices.SortFunc(keys, func(a, b int) int {
+		x, y := u.at[a], u.at[b]
+		if x.File != y.File {
+			return int(int64(x.File) - int64(y.File))
+		}
+		return int(x.Row - y.Row)
+	})
+	var files []delta.Add
+	var rows []*roaring64.Bitmap
+	for i, k := range keys {
+		if i == 0 || u.at[keys[i-1]].File != u.at[k].File {
+			add, err := u.file(u.at[k].File)
+			if err != nil {
+				return nil, err
+			}
+			files, rows = append(files, add), append(rows, roaring64.New())
+		}
+		rows[len(rows)-1].Add(uint64(u.at[k].Row))
+	}
+	s := &storedRows{of: make(map[int]int32, len(keys))}
+	var parts []arrow.RecordBatch
+	defer func() {
+		for _, p := range parts {
+			p.Release()
+		}
+	}()
+	n := 0
+	for got, err := range u.snap.ScanFiles(ctx, files, &delta.ScanOptions{Rows: rows}) {
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, got.Batch)
+		n += len(got.Rows)
+	}
+	if n != len(keys) {
+		return nil, fmt.Errorf("%w: wanted %d rows that the key index names, found %d", keyindex.ErrCorrupt, len(keys), n)
+	}
+	for i, k := range keys {
+		s.of[k] = int32(i)
+	}
+	var err error
+	s.rows, err = concatRows(parts)
+	return s, err
+}
+
+// concatRows puts batches of one schema one after another.
+func concatRows(parts []arrow.RecordBatch) (arrow.RecordBatch, error) {
+	schema := parts[0].Schema()
+	columns := make([]arrow.Array, schema.NumFields())
+	defer func() {
+		for _, c := range columns {
+			if c != nil {
+				c.Release()
+			}
+		}
+	}()
+	var n int64
+	for _, p := range parts {
+		n += p.NumRows()
+	}
+	for i := range columns {
+		of := make([]arrow.Array, len(parts))
+		for j, p := range parts {
+			of[j] = p.Column(i)
+		}
+		var err error
+		if columns[i], err = array.Concatenate(of, memory.DefaultAllocator); err != nil {
+			return nil, err
+		}
+	}
+	return array.NewRecordBatch(schema, columns, n), nil
+}
+
+// file is the data file under an id of the index.
+func (u *upsert) file(id keyindex.FileID) (delta.Add, error) {
+	path, ok := u.index.x.Path(id)
+	add, live := u.index.files[path]
+	if !ok || !live {
+		return delta.Add{}, fmt.Errorf("%w: it names a file that the table has not: %q", keyindex.ErrCorrupt, path)
+	}
+	return add, nil
+}
+
+// stale reports whether the index must have been wrong, so that it is to be made anew.
+func staleIndex(err error) bool {
+	return errors.Is(err, keyindex.ErrCorrupt) || errors.Is(err, delta.ErrRowGone)
+}
+
+const partialText = "some columns were not sent, and the table has no row of this key that knows them"
+
+// rejectKeys makes rejects of all rows that stood for keys that cannot be taken.
+func (u *upsert) rejectKeys() {
+	for i, a := range u.acts {
+		k := &u.keys[i]
+		for _, row := range k.waiting {
+			u.reject(row, freshet.CodePartialRow, partialText)
+		}
+		if a != actReject {
+			continue
+		}
+		if k.contenders == nil {
+			for _, row := range append([]int32{k.last}, k.older...) {
+				u.reject(row, freshet.CodePartialRow, partialText)
+			}
+			continue
+		}
+		for _, row := range k.contenders {
+			u.reject(row, freshet.CodeSequenceTie, "another row of the same key has the same sequence and says something else")
+		}
+	}
+}
+
+func (u *upsert) reject(row int32, code freshet.Code, why string) {
+	b := u.rows.batches[u.rows.from[row]]
+	u.rejects = append(u.rejects, keyReject{rowReject(b, int(u.rows.row[row]), code, why), row})
+}

@@ -1,0 +1,235 @@
+package lake
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
+)
+
+// commitKeyed applies what was gathered to the version that is known, and then to the newest, until it lands, or until
+// that version is not what the rows started from. A winner that touched none of our keys costs nothing; any other one,
+// another look-up.
+func (c *commit) commitKeyed(ctx context.Context) (delta.CommitResult, error) {
+	snap := c.knownSnapshot()
+	fresh := false
+	for range maxRaces {
+		if snap == nil {
+			var err error
+			if snap, err = c.t.look(ctx); err != nil {
+				return delta.CommitResult{}, err
+			}
+			if snap == nil {
+				return delta.CommitResult{}, explain(c.t.name, delta.ErrNoTable)
+			}
+			fresh = true
+		}
+		done, err := c.applyTo(ctx, snap)
+		switch {
+		case err == nil:
+			return delta.CommitResult{Version: done.Version, Retries: done.Retries, Snapshot: done.Snapshot}, nil
+		case staleIndex(err):
+			if err := c.t.index.rebuild(ctx, snap); err != nil {
+				return delta.CommitResult{}, err
+			}
+			continue
+		case errors.Is(err, freshet.ErrStale) && !fresh, errors.Is(err, delta.ErrConflict):
+		default:
+			return delta.CommitResult{}, err
+		}
+		snap = nil
+	}
+	return delta.CommitResult{}, c.t.tooManyRaces()
+}
+
+// applyTo makes one attempt on the snapshot.
+func (c *commit) applyTo(ctx context.Context, snap *delta.Snapshot) (*delta.EditResult, error) {
+	set, err := c.expected(snap)
+	if err != nil {
+		return nil, err
+	}
+	return c.apply(ctx, snap, set)
+}
+
+// apply applies what was gathered to the snapshot, in a commit with this progress.
+func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*delta.EditResult, error) {
+	meta, err := c.fit(snap)
+	if err != nil {
+		return nil, err
+	}
+	u, w, err := c.prepare(ctx, snap, meta)
+	if err != nil {
+		return nil, err
+	}
+	defer u.close()
+	if err := c.quarantineKeys(ctx, u); err != nil {
+		return nil, errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
+	}
+	reads := u.reads()
+	done, err := w.edit.Commit(ctx, delta.EditCommit{
+		Operation: "STREAMING UPDATE", Params: c.t.streaming("Update"), Fill: func(tx *delta.Transaction) {
+			set.addTo(tx, snap)
+			tx.ReadWhere(reads)
+		}})
+	if err != nil {
+		c.uncertain = c.uncertain || !errors.Is(err, delta.ErrConflict) && !errors.Is(err, delta.ErrRowGone)
+		return nil, err
+	}
+	c.counts = u.counts
+	c.bytes, c.files = done.BytesAdded, done.FilesAdded
+	if err := c.t.index.landed(ctx, done, w.written, w.orders, w.gone); err != nil {
+		c.t.index.distrust(err)
+	}
+	return done, nil
+}
+
+// prepare finds out what the gathered rows do to the snapshot, and writes it.
+func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.Metadata) (*upsert, *upsertWriter, error) {
+	if c.t.index == nil {
+		index, err := newRowIndex(c.t, snap)
+		if err != nil {
+			return nil, nil, err
+		}
+		c.t.index = index
+	}
+	if err := c.t.index.bring(ctx, snap); err != nil {
+		return nil, nil, err
+	}
+	to := meta
+	if to == nil {
+		to = snap.Metadata()
+	}
+	schema, err := to.Schema()
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := c.keyed.union(schema)
+	if err != nil {
+		return nil, nil, err
+	}
+	u, err := newUpsert(ctx, c.t, snap, to, rows, c.t.index)
+	if err != nil {
+		rows.release()
+		return nil, nil, err
+	}
+	w, err := u.write(ctx, meta)
+	if err != nil {
+		u.close()
+		return nil, nil, err
+	}
+	return u, w, nil
+}
+
+// close gives up the upsert's memory.
+func (u *upsert) close() {
+	u.rows.release()
+	u.stored.release()
+}
+
+// quarantineKeys puts rows that turned out to be unacceptable into quarantine, before the main table moves past them.
+func (c *commit) quarantineKeys(ctx context.Context, u *upsert) error {
+	u.rejectKeys()
+	if len(u.rejects) == 0 {
+		return nil
+	}
+	fresh := map[freshet.Lane][]freshet.Reject{}
+	for _, r := range u.rejects {
+		lane := u.rows.lane(r.row)
+		if !c.told[lane][place{r.Seq, r.Row}] {
+			fresh[lane] = append(fresh[lane], r.Reject)
+		}
+	}
+	if err := c.quarantineLate(ctx, fresh); err != nil {
+		return err
+	}
+	for lane, rejects := range fresh {
+		if c.told == nil {
+			c.told = map[freshet.Lane]map[place]bool{}
+		}
+		if c.told[lane] == nil {
+			c.told[lane] = map[place]bool{}
+		}
+		for _, r := range rejects {
+			c.told[lane][place{r.Seq, r.Row}] = true
+		}
+	}
+	return nil
+}
+
+// reads is the condition that the rows of the table meet on which the upsert depends: those whose key lies between the
+// least and the greatest of ours.
+func (u *upsert) reads() *expr.Expr {
+	var all []*expr.Expr
+	for i, name := range u.t.a.opts.Key.Columns {
+		c := u.rows.named(u.t.a.opts.Key.Columns)[i]
+		low, high, ok := bounds(c)
+		if !ok {
+			continue
+		}
+		lo, okLo := expr.Literal(c, low)
+		hi, okHi := expr.Literal(c, high)
+		if f, _ := u.schema.Lookup(name); okLo && okHi {
+			column := expr.Name(f.Name)
+			all = append(all, expr.Compare(">=", column, lo), expr.Compare("<=", column, hi))
+		}
+	}
+	return expr.And(all...)
+}
+
+// bounds are the rows of the least and the greatest value of a column; ok is false where there is no order to use.
+func bounds(arr arrow.Array) (low, high int, ok bool) {
+	switch a := arr.(type) {
+	case *array.Int64:
+		return extremes(a.Len(), a.IsNull, a.Value)
+	case *array.Int32:
+		return extremes(a.Len(), a.IsNull, a.Value)
+	case *array.Int16:
+		return extremes(a.Len(), a.IsNull, a.Value)
+	case *array.Int8:
+		return extremes(a.Len(), a.IsNull, a.Value)
+	case *array.Date32:
+		return extremes(a.Len(), a.IsNull, a.Value)
+	case *array.Timestamp:
+		return extremes(a.Len(), a.IsNull, a.Value)
+	case *array.String:
+		return extremes(a.Len(), a.IsNull, a.Value)
+	}
+	return 0, 0, false
+}
+
+func extremes[T cmp.Ordered](n int, null func(int) bool, value func(int) T) (low, high int, ok bool) {
+	low = -1
+	for i := range n {
+		switch {
+		case null(i):
+		case low < 0:
+			low, high = i, i
+		case value(i) < value(low):
+			low = i
+		case value(i) > value(high):
+			high = i
+		}
+	}
+	return low, high, low >= 0
+}
+
+// distrust has the index opened and brought forward anew before it is used next. What went wrong with it concerns nobody
+// else: the commit has landed.
+func (r *rowIndex) distrust(err error) {
+	r.t.a.opts.Retry("key index of "+r.t.name, err)
+	r.t.a.opts.Recovered("key index of " + r.t.name)
+	_ = r.close()
+	r.files = nil
+}
+
+// streaming are the parameters of a commit of the stream, in Spark's words.
+func (t *table) streaming(outputMode string) map[string]string {
+	return map[string]string{"outputMode": outputMode, "queryId": t.a.app, "epochId": fmt.Sprint(t.epoch.Add(1) - 1)}
+}

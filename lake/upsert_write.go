@@ -1,0 +1,330 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
+	"github.com/freshet-io/freshet/internal/keyindex"
+)
+
+// upsertWriter puts an upsert into an edit of the table.
+type upsertWriter struct {
+	*upsert
+	edit    *delta.Edit
+	files   []delta.Add // that may lose rows
+	numbers map[keyindex.FileID]int
+
+	// What the index is told once the commit has landed.
+	written []keyindex.Fingerprint
+	orders  []byte
+	gone    []keyindex.Fingerprint
+}
+
+// write begins an edit of the snapshot and puts the upsert into it. Rows that the table does not accept become rejects.
+func (u *upsert) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWriter, err error) {
+	w := &upsertWriter{upsert: u, numbers: map[keyindex.FileID]int{}}
+	var put, gone []int
+	for i, a := range u.acts {
+		if a == actUpdate || a == actDelete {
+			if err := w.number(u.at[i].File); err != nil {
+				return nil, err
+			}
+		}
+		switch a {
+		case actInsert, actUpdate:
+			put = append(put, i)
+		case actDelete:
+			gone = append(gone, i)
+		}
+	}
+	copies := u.t.a.opts.Key.CopyOnWrite
+	opts := &delta.DMLOptions{TargetFileBytes: u.t.a.opts.TargetFileBytes}
+	if copies {
+		opts.CopyOnWrite = &copies
+	}
+	if w.edit, err = u.snap.Edit(w.files, meta, opts); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
+		}
+	}()
+	for len(put) > 0 {
+		n := min(len(put), writeRows)
+		if err := w.putKeys(ctx, put[:n]); err != nil {
+			return nil, err
+		}
+		put = put[n:]
+	}
+	return w, w.deleteKeys(ctx, gone)
+}
+
+// number gives a file its place among those that may lose rows.
+func (w *upsertWriter) number(id keyindex.FileID) error {
+	if _, ok := w.numbers[id]; ok {
+		return nil
+	}
+	add, err := w.file(id)
+	if err != nil {
+		return err
+	}
+	w.numbers[id] = len(w.files)
+	w.files = append(w.files, add)
+	return nil
+}
+
+// putKeys writes the rows of these keys. A row that the table refuses is found by halves.
+func (w *upsertWriter) putKeys(ctx context.Context, keys []int) error {
+	rows, err := w.assemble(keys)
+	if err != nil {
+		return err
+	}
+	defer rows.Release()
+	updated := 0
+	for _, i := range keys {
+		if w.acts[i] == actUpdate {
+			updated++
+		}
+	}
+	whole, err := w.edit.Write(ctx, rows, updated)
+	var null *delta.NullError
+	var broken *delta.ConstraintError
+	switch {
+	case err == nil:
+		defer whole.Release()
+		return w.put(ctx, keys, whole)
+	case !errors.As(err, &null) && !errors.As(err, &broken):
+		return err
+	case len(keys) > 1:
+		if err := w.putKeys(ctx, keys[:len(keys)/2]); err != nil {
+			return err
+		}
+		return w.putKeys(ctx, keys[len(keys)/2:])
+	case null != nil:
+		w.reject(w.keys[keys[0]].last, freshet.CodeNull,
+			fmt.Sprintf("column %q: found null, wanted a value: the table's column is NOT NULL", null.Column))
+	default:
+		w.reject(w.keys[keys[0]].last, freshet.CodeConstraint, broken.Reason())
+	}
+	return nil
+}
+
+// put takes note of rows that were written, and takes out those whose place they take.
+func (w *upsertWriter) put(ctx context.Context, keys []int, whole arrow.RecordBatch) error {
+	var inserted, updated []int32
+	var of []int
+	for n, i := range keys {
+		w.written = append(w.written, w.keys[i].key)
+		if w.index.sequence != nil {
+			w.orders = append(w.orders, w.order(w.keys[i].last)...)
+		}
+		if w.acts[i] == actInsert {
+			w.counts.inserted++
+			inserted = append(inserted, int32(n))
+			continue
+		}
+		w.counts.updated++
+		w.edit.Replace(w.numbers[w.at[i].File], []int64{w.at[i].Row})
+		updated, of = append(updated, int32(n)), append(of, i)
+	}
+	if !w.feed {
+		return nil
+	}
+	if err := w.tell(ctx, delta.ChangeInsert, whole, inserted); err != nil {
+		return err
+	}
+	if err := w.tell(ctx, delta.ChangePreimage, w.storedBatch(), w.storedOf(of)); err != nil {
+		return err
+	}
+	return w.tell(ctx, delta.ChangePostimage, whole, updated)
+}
+
+// deleteKeys takes the rows of these keys out.
+func (w *upsertWriter) deleteKeys(ctx context.Context, keys []int) error {
+	for _, i := range keys {
+		w.counts.deleted++
+		w.edit.Delete(w.numbers[w.at[i].File], []int64{w.at[i].Row})
+		w.gone = append(w.gone, w.keys[i].key)
+	}
+	if !w.feed || len(keys) == 0 {
+		return nil
+	}
+	return w.tell(ctx, delta.ChangeDelete, w.storedBatch(), w.storedOf(keys))
+}
+
+func (w *upsertWriter) storedBatch() arrow.RecordBatch {
+	if w.stored == nil {
+		return nil
+	}
+	return w.stored.rows
+}
+
+// storedOf are the stored rows of these keys.
+func (w *upsertWriter) storedOf(keys []int) []int32 {
+	out := make([]int32, len(keys))
+	for n, i := range keys {
+		out[n] = w.stored.of[i]
+	}
+	return out
+}
+
+// tell records change data of these rows of a batch.
+func (w *upsertWriter) tell(ctx context.Context, kind string, batch arrow.RecordBatch, rows []int32) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	some := expr.TakeBatch(batch, spansOf(rows))
+	defer some.Release()
+	return w.edit.Tell(ctx, kind, some)
+}
+
+// spansOf are the rows, in their order, as spans.
+func spansOf(rows []int32) []expr.Span {
+	spans := make([]expr.Span, 0, len(rows))
+	for _, row := range rows {
+		if n := len(spans); n > 0 && spans[n-1].To == int(row) {
+			spans[n-1].To++
+			continue
+		}
+		spans = append(spans, expr.Span{From: int(row), To: int(row) + 1})
+	}
+	return spans
+}
+
+// assemble makes the rows that the table is to have under these keys: of each cell what the last change that sent it
+// says, else what is stored.
+func (u *upsert) assemble(keys []int) (arrow.RecordBatch, error) {
+	var fields []arrow.Field
+	var columns []arrow.Array
+	defer func() {
+		for _, c := range columns {
+			c.Release()
+		}
+	}()
+	for i := range u.schema.Fields {
+		f := &u.schema.Fields[i]
+		column, err := u.assembleColumn(f, keys)
+		if err != nil {
+			return nil, err
+		}
+		if column != nil {
+			fields = append(fields, arrow.Field{Name: f.Name, Type: column.DataType(), Nullable: true})
+			columns = append(columns, column)
+		}
+	}
+	return array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, int64(len(keys))), nil
+}
+
+// assembleColumn is one column of assemble; nil for one that the writer fills in.
+func (u *upsert) assembleColumn(f *delta.Field, keys []int) (arrow.Array, error) {
+	at := columnNamed(u.rows.schema, f.Name)
+	switch {
+	case u.ours(f.Name):
+		return u.deletedAt(keys), nil
+	case at < 0 && (u.stored == nil || f.Generated()):
+		return nil, nil
+	}
+	type cell struct{ from, row int32 } // from: 0 the changes, 1 what is stored, 2 nothing
+	sources := make([]arrow.Array, 3)
+	if at >= 0 {
+		sources[0] = u.rows.columns[at]
+	}
+	if u.stored != nil {
+		if c := columnNamed(u.stored.rows.Schema(), f.Name); c >= 0 {
+			sources[1] = u.stored.rows.Column(c)
+		}
+	}
+	sources[2] = array.MakeArrayOfNull(memory.DefaultAllocator, delta.ArrowType(f.Type), 1)
+	defer sources[2].Release()
+	cells := make([]cell, len(keys))
+	for n, i := range keys {
+		row, sent := u.sentBy(i, at)
+		cells[n] = cell{0, row}
+		if !sent {
+			cells[n] = cell{2, 0}
+			if row, ok := u.storedRow(i); ok && sources[1] != nil {
+				cells[n] = cell{1, row}
+			}
+		}
+	}
+	base := [3]int32{}
+	var parts []arrow.Array
+	var n int32
+	for i, s := range sources {
+		base[i] = n
+		if s != nil {
+			parts = append(parts, s)
+			n += int32(s.Len())
+		}
+	}
+	rows := make([]int32, len(cells))
+	plain := true
+	for i, c := range cells {
+		plain = plain && c.from == 0
+		rows[i] = base[c.from] + c.row
+	}
+	if plain {
+		return expr.Take(sources[0], spansOf(rows)), nil
+	}
+	all, err := array.Concatenate(parts, memory.DefaultAllocator)
+	if err != nil {
+		return nil, err
+	}
+	defer all.Release()
+	return expr.Take(all, spansOf(rows)), nil
+}
+
+// sentBy is the row of the last change of the key that sent the column.
+func (u *upsert) sentBy(i, column int) (row int32, sent bool) {
+	k := &u.keys[i]
+	if column < 0 || k.delete {
+		return 0, false // of a soft delete the row stays as it is stored
+	}
+	if !u.rows.unsent.Has(int(k.last), column) {
+		return k.last, true
+	}
+	for _, row := range k.older {
+		if !u.rows.unsent.Has(int(row), column) {
+			return row, true
+		}
+	}
+	return 0, false
+}
+
+func (u *upsert) storedRow(i int) (row int32, ok bool) {
+	if u.stored == nil {
+		return 0, false
+	}
+	row, ok = u.stored.of[i]
+	return row, ok
+}
+
+// deletedAt is the column DeletedAtColumn: when the origin committed the delete, as far as it says, else when its record
+// was received.
+func (u *upsert) deletedAt(keys []int) arrow.Array {
+	b := array.NewTimestampBuilder(memory.DefaultAllocator, arrow.FixedWidthTypes.Timestamp_us.(*arrow.TimestampType))
+	defer b.Release()
+	for _, i := range keys {
+		k := &u.keys[i]
+		if !k.delete {
+			b.AppendNull()
+			continue
+		}
+		batch, row := u.rows.batches[u.rows.from[k.last]], u.rows.row[k.last]
+		at := batch.ReadAt.UnixMicro()
+		if batch.Stamps != nil && batch.Stamps[row].Committed != 0 {
+			at = batch.Stamps[row].Committed
+		}
+		b.Append(arrow.Timestamp(at))
+	}
+	return b.NewArray()
+}
