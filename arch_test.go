@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"internal/demo":      {},
 	"kafka":              {""},
 	"transform":          {"", "expr"},
-	"lake":               {"", "delta", "store", "expr"},
+	"lake":               {"", "delta", "store", "expr", "internal/keyindex"},
 	"docs":               {},
 	"interop":            {},
 	"spec": {"", "delta", "expr", "internal/demo", "internal/format", "kafka", "lake",

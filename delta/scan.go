@@ -35,7 +35,7 @@ type ScanOptions struct {
 	// Deleted, for ScanFiles only, returns the rows that deletion vectors name, too.
 	Deleted bool
 	// Rows, for ScanFiles only, are the rows to read of each file, whatever its deletion vector says; nil: the live ones.
-	Rows []*roaring64.Bitmap
+	Rows []*RowSet
 }
 
 // FileRows is a batch of rows of one data file.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/apache/arrow-go/v18/arrow"
 
 	freshet "github.com/freshet-io/freshet"
@@ -288,7 +287,7 @@ func (r *rowIndex) dropMarked(ctx context.Context, snap *delta.Snapshot, c *keyi
 		if before := was[add.Path]; before != nil {
 			old, err := snap.DeletedRows(ctx, before)
 			if errors.Is(err, store.ErrNotFound) {
-				old, err = roaring64.New(), nil // vacuumed: look at all its rows
+				old, err = delta.NewRowSet(), nil // vacuumed: look at all its rows
 			}
 			if err != nil {
 				return err
@@ -304,8 +303,8 @@ func (r *rowIndex) dropMarked(ctx context.Context, snap *delta.Snapshot, c *keyi
 
 // dropRows deletes the keys of these rows of a file, as far as they still lie there.
 func (r *rowIndex) dropRows(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, add delta.Add,
-	rows *roaring64.Bitmap) error {
-	opts := &delta.ScanOptions{Columns: r.columns[:r.keys], Rows: []*roaring64.Bitmap{rows}}
+	rows *delta.RowSet) error {
+	opts := &delta.ScanOptions{Columns: r.columns[:r.keys], Rows: []*delta.RowSet{rows}}
 	for got, err := range snap.ScanFiles(ctx, []delta.Add{add}, opts) {
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 // Package lake puts Delta tables at the ends of a pipe. It is the only package that knows both.
 //
-// Append is a freshet.Target that appends rows to Delta tables. Each commit holds the rows and, as one txn
+// Target is a freshet.Target of Delta tables: it appends rows (Append), or holds one row a key (Upsert, Mirror), which it
+// finds by a key index and not by scanning. Each commit holds the rows and, as one txn
 // action a lane, the progress that they make; it lands only if the table's progress is exactly what the rows
 // started from. So every row is in the table once, whatever crashes, freezes or runs twice. Records that
 // cannot be taken are in the quarantine table before the main table moves past them.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -313,14 +312,14 @@ func (u *upsert) readStored(ctx context.Context, keys []int) (*storedRows, error
 		return int(x.Row - y.Row)
 	})
 	var files []delta.Add
-	var rows []*roaring64.Bitmap
+	var rows []*delta.RowSet
 	for i, k := range keys {
 		if i == 0 || u.at[keys[i-1]].File != u.at[k].File {
 			add, err := u.file(u.at[k].File)
 			if err != nil {
 				return nil, err
 			}
-			files, rows = append(files, add), append(rows, roaring64.New())
+			files, rows = append(files, add), append(rows, delta.NewRowSet())
 		}
 		rows[len(rows)-1].Add(uint64(u.at[k].Row))
 	}
