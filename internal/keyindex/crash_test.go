@@ -15,8 +15,8 @@ import (
 
 const crashDir = "FRESHET_KEYINDEX_CRASH"
 
-// crashKeys are the keys of a version of the index that is killed: each version has its own file, and all keys but a
-// third of them lie in it.
+// crashKeys are the keys of a version of the index that is killed: each version has its own file, and all
+// keys but a third of them lie in it.
 func crashKeys(version int64) (keys []keyindex.Fingerprint) {
 	for n := range 600 {
 		if int64(n)%3 != version%3 {

@@ -23,8 +23,10 @@ func damaged(t *testing.T) (dir string, keys []keyindex.Fingerprint, want []keyi
 	return dir, keys, want
 }
 
-// try opens the index and looks all keys up. What it answers must be right, what it refuses must ask for a rebuild.
-func try(t *testing.T, what, dir string, keys []keyindex.Fingerprint, want []keyindex.Position) (refused bool) {
+// try opens the index and looks all keys up. What it answers must be right, what it refuses must ask for a
+// rebuild.
+func try(t *testing.T, what, dir string, keys []keyindex.Fingerprint,
+	want []keyindex.Position) (refused bool) {
 	t.Helper()
 	x, err := keyindex.Open(dir, identity(0))
 	if err == nil {
@@ -121,7 +123,8 @@ func TestOpen_RunMissingOrChangedForAnother_IsCorrupt(t *testing.T) {
 	}
 }
 
-// A manifest from before is either what the index was then, with its version, or it names runs that are no more.
+// A manifest from before is either what the index was then, with its version, or it names runs that are no
+// more.
 func TestOpen_OlderManifest_OlderVersionOrCorrupt(t *testing.T) {
 	dir, keys, _ := damaged(t)
 	path := filepath.Join(dir, "MANIFEST")

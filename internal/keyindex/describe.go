@@ -9,13 +9,13 @@ import (
 // Info describes an index without reading its entries.
 type Info struct {
 	Identity
-	Version   int64
-	Files     int
-	Runs      []Run  // from the newest to the oldest
-	Entries   uint64 // of all runs, superseded ones and deleted keys too
-	SizeBytes uint64 // of all runs on disk
-	HeapBytes uint64 // of the filters
-	MergeErr  error  // why the last merge in the background failed; nil when it did not. Look-ups do not suffer
+	Version     int64
+	Files       int
+	Runs        []Run  // from the newest to the oldest
+	Entries     uint64 // of all runs, superseded ones and deleted keys too
+	SizeBytes   uint64 // of all runs on disk
+	MemoryBytes uint64 // of the filters
+	MergeErr    error  // why the last merge in the background failed; nil when it did not. Look-ups do not suffer
 }
 
 // Run describes one run.
@@ -41,7 +41,7 @@ func (x *Index) Describe() (Info, error) {
 		info.Runs = append(info.Runs, Run{runName(r.id), r.entries, r.size, r.filter != nil})
 		info.Entries += r.entries
 		info.SizeBytes += r.size
-		info.HeapBytes += 8 * uint64(len(r.filter))
+		info.MemoryBytes += uint64(len(r.filter))
 	}
 	return info, nil
 }
@@ -110,7 +110,7 @@ func (r *run) checkAll(ctx context.Context, next FileID) error {
 			return r.corrupt("entry %d is out of order", n)
 		case r.position(c.records).File >= next:
 			return r.corrupt("entry %d lies in file %d, wanted one below %d", n, r.position(c.records).File, next)
-		case r.filter != nil && r.filter[r.filter.word(c.fp.Hi)]&filterBits(c.fp.Hi) != filterBits(c.fp.Hi):
+		case r.filter != nil && !r.filter.has(c.fp.Hi):
 			return r.corrupt("the filter does not know entry %d", n)
 		}
 		last = c.fp

@@ -3,7 +3,9 @@
 //
 // It is a cache and never the truth. It may be deleted at any moment, and whatever is wrong with it is an
 // error that says so (ErrNone, ErrForeign, ErrCorrupt), to which the answer is always the same: Create and
-// load anew. It knows nothing of Delta: who owns it brings it forward, one Change a version of the table.
+// load anew (an open one is closed first). It knows nothing of Delta: who owns it brings it forward, one
+// Change a version of the table, and tells by himself that a row which the index names was deleted by a
+// deletion vector.
 //
 // # What it answers
 //
@@ -18,9 +20,9 @@
 // An answer is right or it is an error: every byte that is read of an entry was checked against its checksum
 // in the same look-up. A Change is seen whole or not at all, by look-ups and after a crash at any point.
 // Look-ups wait for nothing: not for a Change, not for the merges behind it. Memory is bounded whatever the
-// number of keys: entries are mapped from files and live in the page cache; on the heap are the filters of
-// the smaller runs (a byte an entry, at most 16 MiB each), the paths of the files, and some MiB of a batch
-// under way.
+// number of keys: entries are mapped from files and live in the page cache; the process itself holds the
+// filters of the smaller runs (a byte an entry, at most 16 MiB each), the paths of the files, and some MiB of
+// a batch under way.
 //
 // # How it lies on disk
 //

@@ -10,7 +10,7 @@ import (
 
 func FuzzManifest(f *testing.F) {
 	m := &manifest{
-		identity: Identity{Table: "t", Columns: []Column{{"id", "long"}, {"s", "string"}}, NullKeys: true, SequenceBytes: 8},
+		identity: Identity{"t", []Column{{"id", "long"}, {"s", "string"}}, true, 8},
 		index:    1, secret: secret{2, 3}, version: 7, nextFile: 9, nextRun: 4,
 		files: []file{{1, "a"}, {8, "b/c"}}, runs: []runInfo{{3, 100, 4000, 77}, {1, 5, 6, 7}},
 	}
@@ -84,7 +84,8 @@ func FuzzRun(f *testing.F) {
 func lookAt(t *testing.T, r *run, keys []Fingerprint) {
 	at := make([]Position, len(keys))
 	seqs := make([]byte, len(keys)*r.seq)
-	b := &batch{state: newState(&manifest{files: []file{{1, "a"}}}, []*run{r}), keys: keys, at: at, seqs: seqs, seq: r.seq}
+	s := newState(&manifest{files: []file{{1, "a"}}}, []*run{r})
+	b := &batch{state: s, keys: keys, at: at, seqs: seqs, seq: r.seq}
 	if err := (&Index{}).lookup(b); err != nil && !errors.Is(err, ErrCorrupt) {
 		t.Errorf("got %v, want ErrCorrupt", err)
 	}

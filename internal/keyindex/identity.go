@@ -14,7 +14,7 @@ type Identity struct {
 	Table         string   // the table's id
 	Columns       []Column // of the key, in order; at least one
 	NullKeys      bool     // key columns may be null, and nulls are equal; else a null is a *NullKeyError
-	SequenceBytes int      // of the sequence that each entry carries, 0 (none) to 32; what is in it is the caller's
+	SequenceBytes int      // of the sequence of each entry, 0 (none) to 32; what is in it is the caller's
 }
 
 // Column is one column of a key. A changed type changes fingerprints, so the index is then of something else.

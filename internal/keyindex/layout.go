@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
-	"math/bits"
 )
 
 // A run is a file of
 //
-//	directory   2^bits times: entries up to the end of the bucket 4 | CRC-32C of the bucket's records 4
-//	records     by ascending fingerprint; of one width
+//	directory   2^bits times: entries up to the end of the bucket 4
+//	buckets     2^bits times: CRC-32C of the records 4 | records by ascending fingerprint, of one width
 //	filter      words of 8 bytes, or nothing
 //	footer      64 bytes
 //
@@ -19,9 +18,10 @@ import (
 //
 //	fingerprint without its first drop bytes, big-endian | file 4 | row 5 | sequence
 //
-// A bucket holds the records whose fingerprints start with the same bits; it is what a look-up reads and
-// checks, and its number makes the bytes that are left out. Its checksum starts from the run's salt and that
-// number, so that no bucket passes for another one, and no zeroed block for an empty bucket. Numbers are
+// A bucket holds the records whose fingerprints start with the same bits; it is what a look-up reads and checks, and
+// its number makes the bytes that are left out. Its checksum starts from the run's salt and that number, so that no
+// bucket passes for another one, and no zeroed block for an empty bucket. Where a bucket lies follows from the
+// directory, which needs no checksum of its own: one that lies leads to bytes that do not have theirs. Numbers are
 // little-endian but for fingerprints.
 type layout struct {
 	bits  uint // of a fingerprint that tell the bucket
@@ -31,43 +31,55 @@ type layout struct {
 }
 
 const (
-	dirEntry    = 8
+	dirEntry    = 4
+	bucketHead  = 4
 	footerSize  = 64
 	runMagic    = "FRKRUN01"
 	positionLen = 4 + 5 // file, row
 	maxEntries  = math.MaxUint32
+	maxBits     = 32
 )
 
-// bucketEntries is the most entries that a bucket has on average, and twice the fewest. Smaller buckets are
-// checked faster but need a larger directory.
-const bucketEntries = 32
+// bucketEntries is the most entries that a bucket has on average: more take longer to read and to check.
+const bucketEntries = 16
 
-// newLayout is the layout of a run of so many entries.
+// newLayout is the smallest layout of a run of so many entries. More bits make smaller buckets and a larger directory,
+// and each eighth spares a byte of every record.
 func newLayout(entries uint64, seq int) layout {
-	buckets := (entries + bucketEntries - 1) / bucketEntries
-	l := layout{seq: seq}
-	if buckets > 1 {
-		l.bits = uint(bits.Len64(buckets - 1))
+	var best layout
+	for bits := uint(0); bits <= maxBits; bits++ {
+		l := layoutOf(bits, seq)
+		if entries > l.buckets()*bucketEntries {
+			continue
+		}
+		if best.width == 0 || l.dataSize(entries) < best.dataSize(entries) {
+			best = l
+		}
 	}
-	l.fill()
-	return l
+	return best
 }
 
-func (l *layout) fill() {
-	l.drop = l.bits / 8
-	l.width = 16 - int(l.drop) + positionLen + l.seq
+func layoutOf(bits uint, seq int) layout {
+	drop := bits / 8
+	return layout{bits: bits, drop: drop, seq: seq, width: 16 - int(drop) + positionLen + seq}
+}
+
+func (l *layout) dataSize(entries uint64) uint64 {
+	return l.buckets()*(dirEntry+bucketHead) + entries*uint64(l.width)
 }
 
 func (l *layout) buckets() uint64           { return 1 << l.bits }
 func (l *layout) bucketOf(hi uint64) uint64 { return hi >> (64 - l.bits) }
 func (l *layout) dirSize() uint64           { return l.buckets() * dirEntry }
-func (l *layout) fileSize(f *footer) uint64 {
-	return l.dirSize() + f.entries*uint64(l.width) + f.words*8 + footerSize
-}
-func (l *layout) stored(hi uint64) uint64 { return hi << (8 * l.drop) >> (8 * l.drop) }
+
+func (l *layout) fileSize(f *footer) uint64 { return l.dataSize(f.entries) + f.filter + footerSize }
+
+// prefix is the bytes of a fingerprint that its bucket tells, stored the rest of its upper half.
 func (l *layout) prefix(b uint64) uint64 {
 	return b << (64 - l.bits) &^ (math.MaxUint64 >> (8 * l.drop))
 }
+func (l *layout) stored(hi uint64) uint64 { return hi << (8 * l.drop) >> (8 * l.drop) }
+
 func (l *layout) recordHi(rec []byte) uint64 { return binary.BigEndian.Uint64(rec) >> (8 * l.drop) }
 func (l *layout) recordLo(rec []byte) uint64 { return binary.BigEndian.Uint64(rec[8-l.drop:]) }
 
@@ -103,19 +115,19 @@ func bucketSum(salt uint32, bucket uint64, records []byte) uint32 {
 
 // footer ends a run:
 //
-//	magic 8 | index 8 | run 8 | entries 8 | words of the filter 8 | CRC-32C of the filter 4 | bits 1 |
+//	magic 8 | index 8 | run 8 | entries 8 | bytes of the filter 8 | CRC-32C of the filter 4 | bits 1 |
 //	bytes of a sequence 1 | zero 14 | CRC-32C of the footer so far 4
 type footer struct {
-	index, run     uint64
-	entries, words uint64
-	filterSum      uint32
-	bits, seq      byte
+	index, run      uint64
+	entries, filter uint64
+	filterSum       uint32
+	bits, seq       byte
 }
 
 func (f *footer) encode() []byte {
 	b := make([]byte, 0, footerSize)
 	b = append(b, runMagic...)
-	for _, v := range []uint64{f.index, f.run, f.entries, f.words} {
+	for _, v := range []uint64{f.index, f.run, f.entries, f.filter} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	b = append(binary.LittleEndian.AppendUint32(b, f.filterSum), f.bits, f.seq)
@@ -137,13 +149,11 @@ func decodeFooter(b []byte) (*footer, layout, error) {
 		return nil, layout{}, fmt.Errorf("its footer does not have its checksum")
 	}
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8+8*i:]) }
-	f := &footer{index: word(0), run: word(1), entries: word(2), words: word(3),
+	f := &footer{index: word(0), run: word(1), entries: word(2), filter: word(3),
 		filterSum: binary.LittleEndian.Uint32(b[40:]), bits: b[44], seq: b[45]}
-	if f.entries > maxEntries || f.words > filterMax || f.bits > 32 || f.seq > MaxSequenceBytes {
-		return nil, layout{}, fmt.Errorf("its footer tells of %d entries, %d words of filter, %d bits, sequences of %d",
-			f.entries, f.words, f.bits, f.seq)
+	if f.entries > maxEntries || f.filter > filterMax || f.filter%8 > 0 || f.bits > maxBits || f.seq > MaxSequenceBytes {
+		return nil, layout{}, fmt.Errorf("its footer tells of %d entries, a filter of %d, %d bits, sequences of %d",
+			f.entries, f.filter, f.bits, f.seq)
 	}
-	l := layout{bits: uint(f.bits), seq: int(f.seq)}
-	l.fill()
-	return f, l, nil
+	return f, layoutOf(uint(f.bits), int(f.seq)), nil
 }

@@ -41,7 +41,7 @@ func (x *Index) Lookup(keys []Fingerprint, at []Position, seqs []byte) error {
 }
 
 const (
-	lookupPart   = 1 << 20 // keys that are put in order at once
+	lookupPart   = 1 << 18 // keys that are put in order at once
 	lookupWorker = 1 << 15 // the fewest keys that are worth a goroutine
 	lookupGroup  = 32      // keys whose memory is asked for before any of it is used
 )
@@ -102,9 +102,9 @@ func (b *batch) search(refs, spare []ref) error {
 	return nil
 }
 
-// probe looks for keys in a run and adds to none those that it does not hold. It goes by groups, and in steps: what a
-// step reads or writes of one key of the group does not depend on another, so that the processor waits for the memory
-// of all of them at once.
+// probe looks for keys in a run and adds to none those that it does not hold. It goes by groups, and in
+// steps: what a step reads or writes of one key of the group does not depend on another, so that the
+// processor waits for the memory of all of them at once.
 func (b *batch) probe(r *run, none, maybe []ref) ([]ref, error) {
 	var g probeGroup
 	for len(maybe) > 0 {
@@ -147,10 +147,11 @@ func (r *run) touch(spans []span) {
 		if !r.inside(s) {
 			continue
 		}
-		records := r.records[s.start:s.end]
-		for i := 0; i < len(records); i += 64 {
-			sum += records[i]
+		b := r.body[s.start:s.end]
+		for i := 0; i < len(b); i += 64 {
+			sum += b[i]
 		}
+		sum += b[len(b)-1]
 	}
 	runtime.KeepAlive(sum)
 }

@@ -12,7 +12,7 @@ import (
 
 // manifest is what the index is made of. The file holds
 //
-//	magic 8 | the fields in their order, numbers as uvarints, texts with their length | CRC-32C of all before, 4
+//	magic 8 | the fields in order, numbers as uvarints, texts with their length | CRC-32C of all before, 4
 type manifest struct {
 	identity Identity
 	index    uint64 // random, so that a run of another index is told from one of this

@@ -18,7 +18,8 @@ import (
 
 // identity is of a table with one key column and sequences of so many bytes.
 func identity(seq int) keyindex.Identity {
-	return keyindex.Identity{Table: "orders", Columns: []keyindex.Column{{Name: "id", Type: "long"}}, SequenceBytes: seq}
+	id := []keyindex.Column{{Name: "id", Type: "long"}}
+	return keyindex.Identity{Table: "orders", Columns: id, SequenceBytes: seq}
 }
 
 // at is where the model says that a key lies.
@@ -176,7 +177,8 @@ func newRand(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// Random changes, with merges whenever they are due or asked for, and the index closed and opened: it always equals a map.
+// Random changes, with merges whenever they are due or asked for, and the index closed and opened: it always
+// equals a map.
 func TestIndex_RandomChanges_EqualsAMap(t *testing.T) {
 	for _, seq := range []int{0, 8, 32} {
 		for _, space := range []int{10, 20_000} {

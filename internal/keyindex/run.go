@@ -2,6 +2,7 @@ package keyindex
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -13,13 +14,13 @@ import (
 type run struct {
 	runInfo
 	layout
-	path    string
-	salt    uint32
-	data    []byte // the mapped file
-	dir     []byte // of data
-	records []byte // of data
-	filter  filter // nil: none
-	uses    atomic.Int32
+	path   string
+	salt   uint32
+	data   []byte // the mapped file
+	dir    []byte // of data
+	body   []byte // of data
+	filter filter // nil: none
+	uses   atomic.Int32
 }
 
 const runSuffix = ".run"
@@ -55,30 +56,30 @@ func openRun(dir string, index uint64, info runInfo) (*run, error) {
 	}
 	r.layout = l
 	if err := r.readFilter(f, foot); err != nil {
-		return nil, err
+		return nil, errors.Join(err, r.unmap())
 	}
 	if r.data, err = mapFile(f, int(info.size)); err != nil {
-		return nil, fmt.Errorf("map %s: %w", r.path, err)
+		return nil, errors.Join(fmt.Errorf("map %s: %w", r.path, err), r.unmap())
 	}
-	r.dir = r.data[:l.dirSize()]
-	r.records = r.data[l.dirSize() : l.dirSize()+info.entries*uint64(l.width)]
+	r.dir, r.body = r.data[:l.dirSize()], r.data[l.dirSize():l.dataSize(info.entries)]
 	return r, nil
 }
 
-// readFilter brings the filter onto the heap, where it stays: what was checked once is not read again from
-// the disk.
-func (r *run) readFilter(f *os.File, foot *footer) error {
-	if foot.words == 0 {
+// readFilter reads the filter into memory, where it stays: what was checked once is not read from the disk again. It
+// lies beside the heap, so that the collector does not let the heap grow by as much again.
+func (r *run) readFilter(f *os.File, foot *footer) (err error) {
+	if foot.filter == 0 {
 		return nil
 	}
-	b := make([]byte, foot.words*8)
-	if _, err := f.ReadAt(b, int64(r.size-footerSize)-int64(len(b))); err != nil {
+	if r.filter, err = mapMemory(int(foot.filter)); err != nil {
+		return fmt.Errorf("read the filter of %s: %w", r.path, err)
+	}
+	if _, err := f.ReadAt(r.filter, int64(r.size-footerSize-foot.filter)); err != nil {
 		return r.corrupt("%v", err)
 	}
-	if got := crc32.Checksum(b, castagnoli); got != foot.filterSum {
+	if got := crc32.Checksum(r.filter, castagnoli); got != foot.filterSum {
 		return r.corrupt("its filter has the checksum %08x, wanted %08x", got, foot.filterSum)
 	}
-	r.filter = decodeFilter(b)
 	return nil
 }
 
@@ -86,37 +87,37 @@ func (r *run) corrupt(format string, args ...any) error {
 	return fmt.Errorf("%s: %w: %s", r.path, ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// unmap gives the mapping back; nobody may look into the run any more.
-func (r *run) unmap() error { return unmapFile(r.data) }
+// unmap gives the memory back; nobody may look into the run any more.
+func (r *run) unmap() error { return errors.Join(unmap(r.data), unmap(r.filter)) }
 
-// span is where a bucket's records lie, in bytes from the first record, and their checksum.
-type span struct {
-	start, end uint64
-	sum        uint32
-}
+// span is where a bucket lies, in bytes from the first one.
+type span struct{ start, end uint64 }
 
 // span looks a bucket up in the directory. Whether it tells the truth only the checksum shows.
 func (r *run) span(bucket uint64) span {
+	s := span{bucket * bucketHead, (bucket + 1) * bucketHead}
 	d := r.dir[bucket*dirEntry:]
-	s := span{sum: binary.LittleEndian.Uint32(d[4:])}
-	s.end = uint64(binary.LittleEndian.Uint32(d)) * uint64(r.width)
+	s.end += uint64(binary.LittleEndian.Uint32(d)) * uint64(r.width)
 	if bucket > 0 {
-		s.start = uint64(binary.LittleEndian.Uint32(r.dir[(bucket-1)*dirEntry:])) * uint64(r.width)
+		s.start += uint64(binary.LittleEndian.Uint32(r.dir[(bucket-1)*dirEntry:])) * uint64(r.width)
 	}
 	return s
 }
 
-// inside tells whether the span lies within the records.
-func (r *run) inside(s span) bool { return s.start <= s.end && s.end <= uint64(len(r.records)) }
+// inside tells whether the span can be one of a bucket.
+func (r *run) inside(s span) bool {
+	return s.start+bucketHead <= s.end && s.end <= uint64(len(r.body))
+}
 
 // check returns the records of a bucket, once they have proved to be what was written. Errors: ErrCorrupt.
 func (r *run) check(bucket uint64, s span) ([]byte, error) {
 	if !r.inside(s) {
-		return nil, r.corrupt("bucket %d lies at %d to %d of %d bytes", bucket, s.start, s.end, len(r.records))
+		return nil, r.corrupt("bucket %d lies at %d to %d of %d bytes", bucket, s.start, s.end, len(r.body))
 	}
-	records := r.records[s.start:s.end]
-	if got := bucketSum(r.salt, bucket, records); got != s.sum {
-		return nil, r.corrupt("bucket %d has the checksum %08x, wanted %08x", bucket, got, s.sum)
+	b := r.body[s.start:s.end]
+	records, want := b[bucketHead:], binary.LittleEndian.Uint32(b)
+	if got := bucketSum(r.salt, bucket, records); got != want {
+		return nil, r.corrupt("bucket %d has the checksum %08x, wanted %08x", bucket, got, want)
 	}
 	return records, nil
 }

@@ -18,9 +18,9 @@ type runWriter struct {
 	salt   uint32
 	filter filter
 
-	dir, records section
-	bucket       uint64 // the one that is being filled
-	start        int    // where it starts in the buffer of records
+	dir, body section
+	bucket    uint64 // the one that is being filled
+	start     int    // where it starts in the buffer of the body
 }
 
 // section is a part of the file that is written in order.
@@ -47,9 +47,10 @@ func newRunWriter(dir string, index, id, most uint64, seq int) (*runWriter, erro
 	if err != nil {
 		return nil, err
 	}
-	w := &runWriter{layout: newLayout(most, seq), file: f, salt: salt(index, id), filter: newFilter(most)}
-	w.foot = footer{index: index, run: id, words: uint64(len(w.filter)), bits: byte(w.bits), seq: byte(seq)}
-	w.records.at = int64(w.dirSize())
+	w := &runWriter{layout: newLayout(most, seq), file: f, salt: salt(index, id), filter: make(filter, filterSize(most))}
+	w.foot = footer{index: index, run: id, filter: uint64(len(w.filter)), bits: byte(w.bits), seq: byte(seq)}
+	w.body.at = int64(w.dirSize())
+	w.body.buf = make([]byte, bucketHead, sectionBuffer*5/4)
 	return w, nil
 }
 
@@ -61,31 +62,33 @@ func (w *runWriter) add(fp Fingerprint, at Position, seq []byte) error {
 		}
 	}
 	w.foot.entries++
-	w.records.buf = w.append(w.records.buf, fp, at, seq)
-	if w.filter != nil {
+	w.body.buf = w.append(w.body.buf, fp, at, seq)
+	if len(w.filter) > 0 {
 		w.filter.add(fp.Hi)
 	}
 	return nil
 }
 
-// closeBuckets ends the bucket under way and all that are empty up to next.
+// closeBuckets ends the bucket under way and all that are empty up to next, which it starts.
 func (w *runWriter) closeBuckets(next uint64) error {
 	for ; w.bucket < next; w.bucket++ {
-		sum := bucketSum(w.salt, w.bucket, w.records.buf[w.start:])
-		w.start = len(w.records.buf)
+		b := w.body.buf[w.start:]
+		binary.LittleEndian.PutUint32(b, bucketSum(w.salt, w.bucket, b[bucketHead:]))
 		w.dir.buf = binary.LittleEndian.AppendUint32(w.dir.buf, uint32(w.foot.entries))
-		w.dir.buf = binary.LittleEndian.AppendUint32(w.dir.buf, sum)
 		if len(w.dir.buf) >= sectionBuffer {
 			if err := w.dir.flush(w.file); err != nil {
 				return err
 			}
 		}
+		if len(w.body.buf) >= sectionBuffer {
+			if err := w.body.flush(w.file); err != nil {
+				return err
+			}
+		}
+		w.start = len(w.body.buf)
+		w.body.buf = append(w.body.buf, make([]byte, bucketHead)...)
 	}
-	if len(w.records.buf) < sectionBuffer {
-		return nil
-	}
-	w.start = 0
-	return w.records.flush(w.file)
+	return nil
 }
 
 // finish makes the run durable but for its name.
@@ -93,14 +96,13 @@ func (w *runWriter) finish() (runInfo, error) {
 	if err := w.closeBuckets(w.buckets()); err != nil {
 		return runInfo{}, errors.Join(err, w.discard())
 	}
-	bloom := w.filter.encode(nil)
-	w.foot.filterSum = crc32.Checksum(bloom, castagnoli)
-	w.records.buf = append(append(w.records.buf, bloom...), w.foot.encode()...)
-	err := errors.Join(w.dir.flush(w.file), w.records.flush(w.file), w.file.Sync())
+	w.foot.filterSum = crc32.Checksum(w.filter, castagnoli)
+	w.body.buf = append(append(w.body.buf[:w.start], w.filter...), w.foot.encode()...)
+	err := errors.Join(w.dir.flush(w.file), w.body.flush(w.file), w.file.Sync())
 	if err != nil {
 		return runInfo{}, errors.Join(err, w.discard())
 	}
-	info := runInfo{id: w.foot.run, entries: w.foot.entries, size: uint64(w.records.at), footer: w.foot.sum()}
+	info := runInfo{id: w.foot.run, entries: w.foot.entries, size: uint64(w.body.at), footer: w.foot.sum()}
 	return info, w.file.Close()
 }
 

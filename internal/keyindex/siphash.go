@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// secret is the key of SipHash-2-4 with 128 bits of result (Aumasson and Bernstein): a pseudorandom function, so that
-// who does not know the secret cannot choose keys whose fingerprints meet.
+// secret is the key of SipHash-2-4 with 128 bits of result (Aumasson and Bernstein): a pseudorandom function,
+// so that who does not know the secret cannot choose keys whose fingerprints meet.
 type secret struct{ k0, k1 uint64 }
 
 // sum is the fingerprint of the bytes.

@@ -206,8 +206,8 @@ func sortRecords(records []byte, width int, skip uint) []ref {
 		}
 		x, y := records[int(a.i)*width:], records[int(b.i)*width:]
 		px, py := recordPosition(x), recordPosition(y)
-		return cmp.Or(recordKey(x).compare(recordKey(y)), cmp.Compare(px.File, py.File), cmp.Compare(px.Row, py.Row),
-			cmp.Compare(a.i, b.i))
+		return cmp.Or(recordKey(x).compare(recordKey(y)), cmp.Compare(px.File, py.File),
+			cmp.Compare(px.Row, py.Row), cmp.Compare(a.i, b.i))
 	}
 	from := 0
 	for i := 1; i <= len(order); i++ {
