@@ -170,7 +170,7 @@ func (f *remoteFile) view(at int64, n int, end int64) ([]byte, error) {
 
 // room is how many bytes a batch of the file's rows may take, with a page that is being read, and heldRoom how many the
 // pages and dictionaries may that stay in memory between batches: more than any file needs that is no bomb.
-func (f *remoteFile) room() int64 { return 24<<20 + 4*f.size }
+func (f *remoteFile) room() int64 { return 40<<20 + 6*f.size }
 
 func (f *remoteFile) heldRoom() int { return int(16<<20 + 2*f.size) }
 

@@ -24,6 +24,7 @@ type columnReader struct {
 	stored   parquet.Physical // of a leaf
 	children []*columnReader  // of a struct, those that are wanted; of a list or map, its element
 	slots    int64            // entries of a leaf in the row group
+	text     int64            // bytes of the pages of a column of texts
 }
 
 // entries are the levels of one leaf below a column: what tells its nulls and lists. Both are nil where all is there.
@@ -70,6 +71,9 @@ func (r *fileReader) openLeaf(c *columnReader, f *pqarrow.SchemaField, meta *met
 	}
 	column := r.file.MetaData().Schema.Column(f.ColIndex)
 	c.stored, c.slots = parquet.Physical(column.PhysicalType()), chunk.NumValues()
+	if c.stored == parquet.PhysicalBytes {
+		c.text = max(chunk.TotalUncompressedSize(), 0)
+	}
 	if err := c.check(column.TypeLength()); err != nil {
 		return err
 	}
@@ -83,11 +87,11 @@ func (r *fileReader) openLeaf(c *columnReader, f *pqarrow.SchemaField, meta *met
 	return err
 }
 
-// bytesOfRow bounds what a row takes in memory, but for texts that its pages have in full: on average over a row group
-// of so many rows, but for the longest entries of dictionaries.
+// bytesOfRow is what a row takes in memory: on average over a row group of so many rows, but with the longest entries of
+// dictionaries.
 func (c *columnReader) bytesOfRow(rows int64) int64 {
 	if c.leaf != nil {
-		return max(c.slots/max(rows, 1), 1) * int64(c.leaf.SlotBytes())
+		return max(c.slots/max(rows, 1), 1)*int64(c.leaf.SlotBytes()) + c.text/max(rows, 1)
 	}
 	n := int64(0)
 	for _, child := range c.children {
