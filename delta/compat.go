@@ -1,6 +1,8 @@
 package delta
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,6 +58,7 @@ type engine struct {
 	reads                 []string // features
 	unsure                []string // features of which it is not known whether it reads them
 	writes                []string // features; nil for an engine that writes no Delta tables
+	cannotWrite           string   // why not, if it tries to
 	stumbles              []stumble
 }
 
@@ -88,7 +91,7 @@ func (e *engine) judge(s *Snapshot, readers, writers []string) EngineSupport {
 	}
 	if e.writes == nil {
 		r.Write = SupportNo
-		r.Reasons = append(r.Reasons, "write: it writes no Delta tables")
+		r.Reasons = append(r.Reasons, "write: "+cmp.Or(e.cannotWrite, "it writes no Delta tables"))
 		return r
 	}
 	if r.Read != SupportYes {
@@ -185,6 +188,31 @@ func isVoid(s *Snapshot) bool { return usesType(s.schema.Fields, Void) }
 func mappedInReader2(s *Snapshot) bool {
 	p := s.state.proto
 	return p.MinReaderVersion == 2 && p.MinWriterVersion >= featureWriterVersion
+}
+
+// mappedPartitions reports whether a partition column has another name in the log than in the schema.
+func mappedPartitions(s *Snapshot) bool {
+	return slices.ContainsFunc(s.schema.Fields, func(f Field) bool {
+		return slices.Contains(s.PartitionColumns(), f.Name) && !physicalAsNamed([]Field{f})
+	})
+}
+
+// widenedDecimalsOrDates reports whether a column became a wider decimal, or was a date before.
+func widenedDecimalsOrDates(s *Snapshot) bool { return hasWidenedDecimalsOrDates(s.schema.Fields) }
+
+func hasWidenedDecimalsOrDates(fields []Field) bool {
+	return slices.ContainsFunc(fields, func(f Field) bool {
+		var changes []struct{ FromType, ToType string }
+		if m := f.metaValue(metaTypeChanges); m != nil && json.Unmarshal(m, &changes) != nil {
+			return true
+		}
+		for _, c := range changes {
+			if c.FromType == string(Date) || strings.HasPrefix(c.ToType, "decimal") {
+				return true
+			}
+		}
+		return hasWidenedDecimalsOrDates(below(f.Type))
+	})
 }
 
 // oldVectors reports whether a table might hold deletion vectors, which symlink manifests cannot tell.

@@ -6,23 +6,25 @@ var engines = []engine{
 	{
 		name: "delta-rs", version: "deltalake 1.6.6", source: "measured; crates/core/src/kernel/transaction/protocol.rs",
 		reads: words("columnMapping deletionVectors timestampNtz v2Checkpoint variantType variantType-preview"),
-		writes: words("appendOnly invariants checkConstraints changeDataFeed generatedColumns timestampNtz " +
+		writes: words("appendOnly invariants checkConstraints changeDataFeed generatedColumns columnMapping timestampNtz " +
 			"deletionVectors v2Checkpoint"),
 	},
 	{
-		name: "delta-kernel-rs", version: "0.30.0", source: "measured; kernel/src/table_features",
+		name: "delta-kernel-rs", version: "0.30.0 in Polars", source: "reading measured; kernel/src/table_features",
 		reads: words("columnMapping deletionVectors timestampNtz typeWidening typeWidening-preview v2Checkpoint " +
 			"vacuumProtocolCheck variantType variantType-preview catalogManaged"),
 		writes: words("appendOnly invariants changeDataFeed columnMapping deletionVectors domainMetadata " +
 			"inCommitTimestamp timestampNtz v2Checkpoint vacuumProtocolCheck rowTracking clustering " +
 			"materializePartitionColumns"),
+		stumbles: []stumble{{widenedDecimalsOrDates, "Polars, which reads the files, does not widen decimals and dates"}},
 	},
 	{
 		name: "DuckDB", version: "1.4.4", source: "measured",
 		reads: words("columnMapping deletionVectors timestampNtz typeWidening typeWidening-preview v2Checkpoint " +
 			"vacuumProtocolCheck"),
-		writes: words("appendOnly invariants"),
+		cannotWrite: "the paths and sizes that it commits are not those of its files, so that nobody can read them",
 		stumbles: []stumble{
+			{mappedPartitions, "it finds null in every partition column whose name is mapped"},
 			{isVoid, "it does not know columns of type void"},
 			{mappedInReader2, "it refuses column mapping as a named feature with reader version 2"},
 		},
