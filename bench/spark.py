@@ -1,6 +1,8 @@
 """Spark with Delta Lake's own library. Each command prints its steps (measure.step); the start of the session and a warm-up lie before them.
 
 spark.py ingest BROKER TOPIC narrow|wide TABLE   Kafka JSON -> Delta append, Structured Streaming, availableNow
+spark.py append TABLE SOURCE.arrow               batches that the JVM holds as Arrow already -> one append
+spark.py scan TABLE [COLUMN...]                  rows in the engine's own form, which nobody takes
 spark.py merge TABLE SOURCE.parquet              upsert by order_id
 spark.py update TABLE                            adds 1 to the amount of every second row
 spark.py optimize TABLE
@@ -34,6 +36,19 @@ def ingest(spark, broker, topic, kind, table):
     with step("ingest"):
         rows.writeStream.format("delta").option("checkpointLocation", table + ".checkpoint").trigger(availableNow=True) \
             .start(table).awaitTermination()
+
+
+def append(spark, table, source):
+    import pyarrow as pa
+    with pa.OSFile(source) as file:
+        rows = spark.createDataFrame(pa.ipc.open_file(file).read_all())
+    with step("append"):
+        rows.write.format("delta").mode("append").save(table)
+
+
+def scan(spark, table, *columns):
+    with step("scan"):
+        spark.read.format("delta").load(table).select(*columns or "*").write.format("noop").mode("overwrite").save()
 
 
 def merge(spark, table, source):
@@ -92,7 +107,8 @@ def warm(spark):
         spark.read.format("delta").load(folder + "/warm").count()
 
 
-COMMANDS = dict(ingest=ingest, merge=merge, update=update, optimize=optimize, open=open_table, changes=changes, small=small)
+COMMANDS = dict(ingest=ingest, append=append, scan=scan, merge=merge, update=update, optimize=optimize, open=open_table, changes=changes,
+                small=small)
 
 
 def main():

@@ -99,7 +99,8 @@ def scan(bench):
     for name, columns in (("all columns", []), ("one of ten columns", ["amount"])):
         bench.race(f"scan {name}", ours=lambda: per_cpu(steps(ROOT / "bin/bench-ours", "scan", table, *columns,
                                                               env={"GOMAXPROCS": "1"})["scan"], rows),
-                   duckdb=lambda: duckdb(DUCKDB("scan", table, *columns), rows))
+                   duckdb=lambda: duckdb(DUCKDB("scan", table, *columns), rows),
+                   spark=lambda: per_cpu(SPARK("scan", table, *columns)["scan"], rows))
 
 
 def duckdb(found, rows):
@@ -156,7 +157,7 @@ def append(bench):
         figures = per_cpu(run("append", table, rows)["append"], bench.rows(5))
         return figures | dict(stored_mb=added(table)[1] / 1e6)
 
-    bench.race("append of Arrow", ours=lambda: appended(OURS), delta_rs=lambda: appended(DELTA_RS))
+    bench.race("append of Arrow", ours=lambda: appended(OURS), delta_rs=lambda: appended(DELTA_RS), spark=lambda: appended(SPARK))
 
 
 def feed(bench):
