@@ -20,6 +20,7 @@ import (
 
 // TestBroker_Restarts_EachOffsetOnce kills and stops a broker of its own under a running process.
 func TestBroker_Restarts_EachOffsetOnce(t *testing.T) {
+	t.Parallel()
 	needBroker(t)
 	needReaders(t)
 	dir := filepath.Join(t.TempDir(), "kafka")
@@ -58,13 +59,14 @@ func TestBroker_Restarts_EachOffsetOnce(t *testing.T) {
 		t.Fatalf("freshet ended by itself: %v\n%s", p.err, tail(p.out.String(), 8000))
 	}
 	p.kill()
-	start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(time.Minute)
+	start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(patience)
 	wantEachOnce(t, table, b.ends(topic))
 }
 
 // TestTopic_TransactionsHolesTombstones_SameAsAnIndependentConsumer fills a topic with everything that makes offsets
 // skip: aborted transactions, control records, compaction, a tombstone, an empty partition, and a message of 10 MB.
 func TestTopic_TransactionsHolesTombstones_SameAsAnIndependentConsumer(t *testing.T) {
+	t.Parallel()
 	b := needBroker(t)
 	needReaders(t)
 	if _, err := exec.LookPath("kcat"); err != nil {
@@ -81,19 +83,20 @@ func TestTopic_TransactionsHolesTombstones_SameAsAnIndependentConsumer(t *testin
 	table := filepath.Join(t.TempDir(), "t")
 	file := pipeline(t, b, topic, table, "")
 	for range 2 { // the second run finds nothing new, and ends
-		start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(time.Minute)
+		start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(patience)
 	}
 	wantSameAsKcat(t, b, topic, table)
 }
 
 // TestTopic_Compacted_SameAsAnIndependentConsumer has the real cleaner make the holes.
 func TestTopic_Compacted_SameAsAnIndependentConsumer(t *testing.T) {
+	t.Parallel()
 	b := needBroker(t)
 	needReaders(t)
 	if _, err := exec.LookPath("kcat"); err != nil {
 		t.Skip("needs kcat, an independent Kafka client (Debian package kcat)")
 	}
-	ctx := ctxFor(t, 2*time.Minute)
+	ctx := ctxFor(t, patience)
 	backoff := "200"
 	if _, err := b.admin.AlterBrokerConfigs(ctx, []kadm.AlterConfig{{Name: "log.cleaner.backoff.ms", Value: &backoff}}); err != nil {
 		t.Fatal(err)
@@ -108,7 +111,7 @@ func TestTopic_Compacted_SameAsAnIndependentConsumer(t *testing.T) {
 	if err := b.client.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, 90*time.Second, "the cleaner has made holes", func() bool {
+	waitUntil(t, patience, "the cleaner has made holes", func() bool {
 		r := event(topic, 0, 1) // rolls the segment
 		r.Key = []byte("roll")
 		b.produce(r)
@@ -116,7 +119,7 @@ func TestTopic_Compacted_SameAsAnIndependentConsumer(t *testing.T) {
 	})
 	table := filepath.Join(t.TempDir(), "t")
 	file := pipeline(t, b, topic, table, "")
-	start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(time.Minute)
+	start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(patience)
 	// The cleaner may have gone on meanwhile: all that is left now must be there, and nothing twice.
 	got := count(t, table)
 	left := kcat(t, b, topic)
@@ -131,7 +134,7 @@ func TestTopic_Compacted_SameAsAnIndependentConsumer(t *testing.T) {
 // transactions produces committed and aborted transactions to partitions 0 and 2, an aborted one last.
 func transactions(t *testing.T, b *broker, topic string) {
 	t.Helper()
-	ctx := ctxFor(t, time.Minute)
+	ctx := ctxFor(t, patience)
 	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(b.servers, ",")...), kgo.TransactionalID("fire-"+topic),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
@@ -161,7 +164,7 @@ func transactions(t *testing.T, b *broker, topic string) {
 // kcat lists "partition offset" of every record with a value that a read-committed consumer of librdkafka sees.
 func kcat(t *testing.T, b *broker, topic string) []string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "kcat", "-C", "-q", "-e", "-o", "beginning", "-b", b.servers, "-t", topic,
 		"-X", "isolation.level=read_committed", "-X", "fetch.message.max.bytes=20000000",

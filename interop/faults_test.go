@@ -89,6 +89,7 @@ func (f *faultyS3) env() []string { return []string{"AWS_ENDPOINT_URL=" + f.URL}
 
 // TestStoreFaults_S3_NothingLostOrDoubled writes through the faults, with kills between.
 func TestStoreFaults_S3_NothingLostOrDoubled(t *testing.T) {
+	t.Parallel()
 	b := needBroker(t)
 	needReaders(t)
 	random := seeded(t)
@@ -112,19 +113,20 @@ func TestStoreFaults_S3_NothingLostOrDoubled(t *testing.T) {
 	}
 	stop()
 	s3.percent.Store(0)
-	start(t, s3.env(), "run", file, "--until-caught-up", "--progress", "off").mustEnd(time.Minute)
+	start(t, s3.env(), "run", file, "--until-caught-up", "--progress", "off").mustEnd(patience)
 	wantEachOnce(t, filepath.Join(os.Getenv("S3_DIR"), "data", os.Getenv("S3_BUCKET"), where, "t"), b.ends(topic))
 }
 
 // TestStoreFaults_DiskFull_WaitsAndGoesOn fills a small file system and makes it larger again.
 func TestStoreFaults_DiskFull_WaitsAndGoesOn(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount a small tmpfs")
 	}
 	b := needBroker(t)
 	needReaders(t)
 	small := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", small).CombinedOutput(); err != nil {
 		t.Skipf("needs mount(8) of a tmpfs: %v: %s", err, out)
 	}
 	t.Cleanup(func() { _ = exec.Command("umount", "-l", small).Run() })
@@ -132,7 +134,7 @@ func TestStoreFaults_DiskFull_WaitsAndGoesOn(t *testing.T) {
 	file := pipeline(t, b, topic, table, "    instance_id: fire-full")
 	stop := b.feed(topic, 4, 60)
 	p := start(t, nil, "run", file, "--progress", "off")
-	waitUntil(t, 2*time.Minute, "the disk is full", func() bool { return strings.Contains(p.out.String(), "space") || ended(p) })
+	waitUntil(t, patience, "the disk is full", func() bool { return strings.Contains(p.out.String(), "space") || ended(p) })
 	pause(2*time.Second, p.done)
 	if ended(p) {
 		if code := p.exit(time.Second); code != 3 || !strings.Contains(p.out.String(), "space") {
@@ -146,9 +148,9 @@ func TestStoreFaults_DiskFull_WaitsAndGoesOn(t *testing.T) {
 	stop()
 	if !ended(p) {
 		p.signal(syscall.SIGTERM)
-		p.mustEnd(time.Minute)
+		p.mustEnd(patience)
 	}
-	start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(time.Minute)
+	start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(patience)
 	wantEachOnce(t, table, b.ends(topic))
 }
 

@@ -10,6 +10,7 @@ import (
 
 // TestKill_AtRandomMoments_EachOffsetOnce kills the process again and again while four partitions are produced to.
 func TestKill_AtRandomMoments_EachOffsetOnce(t *testing.T) {
+	t.Parallel()
 	b := needBroker(t)
 	needReaders(t)
 	random := seeded(t)
@@ -27,13 +28,14 @@ func TestKill_AtRandomMoments_EachOffsetOnce(t *testing.T) {
 		p.kill()
 	}
 	stop()
-	start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(time.Minute)
+	start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(patience)
 	wantEachOnce(t, table, b.ends(topic))
 }
 
 // TestGroup_JoinFreezeThawDie_EachOffsetOnce has processes share a topic that grows by partitions: two, then five, by the
 // classic protocol and by that of KIP-848, whose session timeout is the broker's.
 func TestGroup_JoinFreezeThawDie_EachOffsetOnce(t *testing.T) {
+	t.Parallel()
 	for _, group := range []struct {
 		size            int
 		rebalance, kind string
@@ -42,6 +44,7 @@ func TestGroup_JoinFreezeThawDie_EachOffsetOnce(t *testing.T) {
 		{2, "kip848", "consumer"}, {5, "kip848", "consumer"},
 	} {
 		t.Run(fmt.Sprintf("%d %s", group.size, group.kind), func(t *testing.T) {
+			t.Parallel()
 			size := group.size
 			b := needBroker(t)
 			needReaders(t)
@@ -67,7 +70,7 @@ func TestGroup_JoinFreezeThawDie_EachOffsetOnce(t *testing.T) {
 					i := indexOf(members, m)
 					members[i] = start(t, nil, "run", file, "--progress", "off")
 				case 3:
-					if _, err := b.admin.UpdatePartitions(ctxFor(t, time.Minute), 6, topic); err != nil {
+					if _, err := b.admin.UpdatePartitions(ctxFor(t, patience), 6, topic); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -91,9 +94,9 @@ func TestGroup_JoinFreezeThawDie_EachOffsetOnce(t *testing.T) {
 				m.signal(syscall.SIGTERM)
 			}
 			for _, m := range members {
-				m.mustEnd(time.Minute)
+				m.mustEnd(patience)
 			}
-			start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(time.Minute)
+			start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(patience)
 			wantEachOnce(t, table, b.ends(topic))
 		})
 	}
@@ -102,7 +105,7 @@ func TestGroup_JoinFreezeThawDie_EachOffsetOnce(t *testing.T) {
 // wantGroup fails unless the group runs by the protocol of this kind.
 func (b *broker) wantGroup(name, kind string) {
 	b.t.Helper()
-	groups, err := b.admin.ListGroups(ctxFor(b.t, time.Minute))
+	groups, err := b.admin.ListGroups(ctxFor(b.t, patience))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -123,6 +126,7 @@ func indexOf(members []*process, m *process) int {
 // TestSameApp_FrozenBetweenFetchAndCommit_OneWinsEachCommit runs two processes that both read everything into one table
 // under one app, and freezes them in turn, so that each finds the other half a batch ahead.
 func TestSameApp_FrozenBetweenFetchAndCommit_OneWinsEachCommit(t *testing.T) {
+	t.Parallel()
 	b := needBroker(t)
 	needReaders(t)
 	random := seeded(t)
@@ -148,8 +152,8 @@ func TestSameApp_FrozenBetweenFetchAndCommit_OneWinsEachCommit(t *testing.T) {
 		m.signal(syscall.SIGTERM)
 	}
 	for _, m := range copies {
-		m.mustEnd(time.Minute)
+		m.mustEnd(patience)
 	}
-	start(t, nil, "run", one, "--until-caught-up", "--progress", "off").mustEnd(time.Minute)
+	start(t, nil, "run", one, "--until-caught-up", "--progress", "off").mustEnd(patience)
 	wantEachOnce(t, table, b.ends(topic))
 }

@@ -35,6 +35,7 @@ func garbage(n int) []byte {
 // TestGarbage_OnePercentOfEveryKind_GoodRowsLandBadAreInQuarantine kills the process meanwhile, so that quarantine too must hold
 // each offset once.
 func TestGarbage_OnePercentOfEveryKind_GoodRowsLandBadAreInQuarantine(t *testing.T) {
+	t.Parallel()
 	b := needBroker(t)
 	needReaders(t)
 	random := seeded(t)
@@ -58,7 +59,7 @@ func TestGarbage_OnePercentOfEveryKind_GoodRowsLandBadAreInQuarantine(t *testing
 		pause(time.Duration(80+random.IntN(400))*time.Millisecond, p.done)
 		p.kill()
 	}
-	start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(time.Minute)
+	start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(patience)
 	wantOffsets(t, "table", good, reader(t, "once.py", table, "--list"))
 	wantOffsets(t, "quarantine", bad, reader(t, "once.py", table+"_quarantine", "--list", "--partition", "lane", "--offset", "seq"))
 }

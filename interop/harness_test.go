@@ -48,6 +48,9 @@ func rounds(t *testing.T, n int) int {
 	return n
 }
 
+// patience is how long a test waits for what must happen; on an idle machine seconds are enough.
+const patience = 5 * time.Minute
+
 // pause waits for d of real time, or less when done is closed first: for faults that strike at random moments.
 func pause(d time.Duration, done <-chan struct{}) {
 	timer := time.NewTimer(d)
@@ -221,7 +224,7 @@ func (b *broker) makeTopic(name string, partitions int32, configs map[string]str
 	for k, v := range configs {
 		settings[k] = &v
 	}
-	if _, err := b.admin.CreateTopic(ctxFor(b.t, time.Minute), partitions, 1, settings, name); err != nil {
+	if _, err := b.admin.CreateTopic(ctxFor(b.t, patience), partitions, 1, settings, name); err != nil {
 		b.t.Fatalf("create topic %s: %v", name, err)
 	}
 }
@@ -229,8 +232,8 @@ func (b *broker) makeTopic(name string, partitions int32, configs map[string]str
 // await waits until the brokers tell of that many partitions.
 func (b *broker) await(topic string, partitions int) {
 	b.t.Helper()
-	waitUntil(b.t, time.Minute, fmt.Sprintf("%s has %d partitions", topic, partitions), func() bool {
-		found, err := b.admin.ListTopics(ctxFor(b.t, time.Minute), topic)
+	waitUntil(b.t, patience, fmt.Sprintf("%s has %d partitions", topic, partitions), func() bool {
+		found, err := b.admin.ListTopics(ctxFor(b.t, patience), topic)
 		return err == nil && len(found[topic].Partitions) == partitions
 	})
 }
@@ -238,7 +241,7 @@ func (b *broker) await(topic string, partitions int) {
 // produce sends records and waits for all acknowledgements.
 func (b *broker) produce(records ...*kgo.Record) {
 	b.t.Helper()
-	if err := b.client.ProduceSync(ctxFor(b.t, time.Minute), records...).FirstErr(); err != nil {
+	if err := b.client.ProduceSync(ctxFor(b.t, patience), records...).FirstErr(); err != nil {
 		b.t.Fatalf("produce: %v", err)
 	}
 }
@@ -296,7 +299,7 @@ func (b *broker) feed(topic string, partitions int32, perTick int) (stop func())
 // ends are the end offsets of the topic's partitions.
 func (b *broker) ends(topic string) map[int32]int64 {
 	b.t.Helper()
-	listed, err := b.admin.ListEndOffsets(ctxFor(b.t, time.Minute), topic)
+	listed, err := b.admin.ListEndOffsets(ctxFor(b.t, patience), topic)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -1,14 +1,12 @@
 package interop_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -44,6 +42,7 @@ func specialValues() []string {
 
 // TestReaders_TablesWeWrote_EqualDigests has Spark, delta-rs, delta-kernel and DuckDB read tables that freshet wrote.
 func TestReaders_TablesWeWrote_EqualDigests(t *testing.T) {
+	t.Parallel()
 	b := needBroker(t)
 	needReaders(t)
 	home := t.TempDir()
@@ -58,53 +57,6 @@ func TestReaders_TablesWeWrote_EqualDigests(t *testing.T) {
 	if refused := compareEngines(t, tables); len(refused) > 0 {
 		t.Errorf("refused: %s", strings.Join(refused, "; "))
 	}
-}
-
-// compareEngines has every engine read the tables, and expects what we read; it returns who refused which table.
-func compareEngines(t *testing.T, tables []string) (refused []string) {
-	t.Helper()
-	ours := digests(t, tables)
-	for line := range strings.Lines(string(reader(t, "compare.py", append([]string{"--json"}, tables...)...))) {
-		var found struct {
-			Table   string
-			Agree   bool
-			Engines map[string]struct {
-				SHA256, Error string
-				Rows          int64
-			}
-		}
-		if err := json.Unmarshal([]byte(line), &found); err != nil {
-			t.Fatal(err)
-		}
-		if !found.Agree || len(found.Engines) != 4 {
-			t.Errorf("the engines disagree: %s", line)
-		}
-		for name, e := range found.Engines {
-			if e.Error != "" {
-				refused = append(refused, filepath.Base(found.Table)+": "+name+": "+e.Error)
-			} else if e.SHA256 != ours[found.Table] {
-				t.Errorf("%s: %s reads %d rows, digest %s; we read %s", found.Table, name, e.Rows, e.SHA256, ours[found.Table])
-			}
-		}
-	}
-	return refused
-}
-
-// digests are those of `freshet table read --digest`, by table.
-func digests(t *testing.T, tables []string) map[string]string {
-	t.Helper()
-	out, err := exec.Command(binary(t), append([]string{"table", "read", "--digest"}, tables...)...).Output()
-	if err != nil {
-		t.Fatalf("table read --digest: %v", err)
-	}
-	found := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		if f := strings.Fields(line); len(f) == 3 {
-			found[f[2]] = f[0]
-			t.Logf("%s", strings.TrimSpace(line))
-		}
-	}
-	return found
 }
 
 // writeTyped sends the records through a topic into a table of these columns.
@@ -128,7 +80,7 @@ target:
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(time.Minute)
+	start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(patience)
 	if _, err := os.Stat(table + "_quarantine"); err == nil {
 		t.Errorf("%s: some records went to quarantine", table)
 	}

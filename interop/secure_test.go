@@ -167,6 +167,7 @@ func (s *secure) ingest(t *testing.T, servers, topic, table string, flags []stri
 
 // TestSecure_EachWayIn_EachOffsetOnce reads one topic by each way that the broker lets clients in.
 func TestSecure_EachWayIn_EachOffsetOnce(t *testing.T) {
+	t.Parallel()
 	s := needSecureBroker(t)
 	needReaders(t)
 	topic := s.filled(100)
@@ -185,7 +186,7 @@ func TestSecure_EachWayIn_EachOffsetOnce(t *testing.T) {
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			table := filepath.Join(t.TempDir(), "t")
-			s.ingest(t, way.servers, topic, table, append(way.flags, "--until-caught-up")).mustEnd(time.Minute)
+			s.ingest(t, way.servers, topic, table, append(way.flags, "--until-caught-up")).mustEnd(patience)
 			wantEachOnce(t, table, s.ends(topic))
 		})
 	}
@@ -193,6 +194,7 @@ func TestSecure_EachWayIn_EachOffsetOnce(t *testing.T) {
 
 // TestSecure_NotLetIn_SaysWhy comes to each listener with what does not let it in.
 func TestSecure_NotLetIn_SaysWhy(t *testing.T) {
+	t.Parallel()
 	s := needSecureBroker(t)
 	topic := s.filled(1)
 	cert, key := stranger(t)
@@ -234,7 +236,7 @@ func TestSecure_NotLetIn_SaysWhy(t *testing.T) {
 			t.Parallel()
 			table := filepath.Join(t.TempDir(), "t")
 			p := s.ingest(t, way.servers, topic, table, append(way.flags, "--until-caught-up"))
-			code, out := p.exit(time.Minute), p.out.String()
+			code, out := p.exit(patience), p.out.String()
 			if code != way.exit {
 				t.Errorf("exit code %d, want %d", code, way.exit)
 			}
@@ -258,6 +260,7 @@ func TestSecure_NotLetIn_SaysWhy(t *testing.T) {
 
 // TestSecure_TokenExpires_LogsInWithTheNextOne runs on through the life of its first token.
 func TestSecure_TokenExpires_LogsInWithTheNextOne(t *testing.T) {
+	t.Parallel()
 	s := needSecureBroker(t)
 	needReaders(t)
 	topic, table := s.filled(10), filepath.Join(t.TempDir(), "t")
@@ -267,7 +270,7 @@ func TestSecure_TokenExpires_LogsInWithTheNextOne(t *testing.T) {
 	token(t, file, key, life)
 	first := time.Now()
 	p := s.ingest(t, s.sasl, topic, table, s.bearer(file))
-	waitUntil(t, time.Minute, "the table is there", func() bool {
+	waitUntil(t, patience, "the table is there", func() bool {
 		_, err := os.Stat(filepath.Join(table, "_delta_log"))
 		return err == nil || ended(p)
 	})
@@ -279,7 +282,7 @@ func TestSecure_TokenExpires_LogsInWithTheNextOne(t *testing.T) {
 		t.Fatalf("freshet ended by itself: %v\n%s", p.err, tail(p.out.String(), 8000))
 	}
 	p.signal(syscall.SIGTERM)
-	p.mustEnd(time.Minute)
-	s.ingest(t, s.sasl, topic, table, append(s.bearer(file), "--until-caught-up")).mustEnd(time.Minute)
+	p.mustEnd(patience)
+	s.ingest(t, s.sasl, topic, table, append(s.bearer(file), "--until-caught-up")).mustEnd(patience)
 	wantEachOnce(t, table, s.ends(topic))
 }
