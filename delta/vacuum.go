@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,6 +48,7 @@ const (
 	VacuumReferenced   VacuumReason = "referenced"   // the newest version, a young tombstone or a kept version does
 	VacuumYoung        VacuumReason = "young"        // it is younger than the retention: a commit may be on its way
 	VacuumHidden       VacuumReason = "hidden"       // its name, or that of a folder above it, begins with "_" or "."
+	VacuumNested       VacuumReason = "nested"       // a folder above it is a Delta table of its own
 )
 
 // VacuumFile is a file that a vacuum looked at.
@@ -71,7 +73,8 @@ var ErrRetention = errors.New("the retention is too short")
 
 // Vacuum deletes files below the table's folder that no version of the retention needs. Kept are: files and deletion
 // vectors of the newest version and of KeepVersions, those whose removal is younger than the retention, all that is
-// itself younger, hidden files and folders but for _change_data, and what lies outside of the folder. Deletion goes
+// itself younger, hidden files and folders but for _change_data, other Delta tables below the folder, and what lies
+// outside of it. Deletion goes
 // on where it was, when a vacuum is called again after an error. Older versions can no longer be read afterwards.
 // Files that shallow clones of the table use are not known here. Errors: ErrRetention, *UnsupportedError of tables
 // that this package cannot write, ErrVersionNotFound of KeepVersions. Spec: "Add File and Remove File".
@@ -92,7 +95,8 @@ type vacuum struct {
 	opts   VacuumOptions
 	snap   *Snapshot
 	cutoff time.Time
-	used   keySet // keys of files that must stay
+	used   keySet          // keys of files that must stay
+	tables map[string]bool // folders, and whether a Delta table is in them
 	result VacuumResult
 }
 
@@ -182,7 +186,11 @@ func (v *vacuum) sweep(ctx context.Context, find found, end int64) error {
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(deletesAtOnce)
 	err := find(gctx, end, func(o store.Object) error {
-		f := VacuumFile{Key: o.Key, Size: o.Size, Modified: o.Modified, Reason: v.judge(o)}
+		reason, err := v.judge(gctx, o)
+		if err != nil {
+			return err
+		}
+		f := VacuumFile{Key: o.Key, Size: o.Size, Modified: o.Modified, Reason: reason}
 		if v.opts.Report != nil {
 			v.opts.Report(f)
 		}
@@ -204,14 +212,47 @@ func (v *vacuum) sweep(ctx context.Context, find found, end int64) error {
 	return err
 }
 
-func (v *vacuum) judge(o store.Object) VacuumReason {
+func (v *vacuum) judge(ctx context.Context, o store.Object) (VacuumReason, error) {
 	switch {
 	case v.used.has(o.Key):
-		return VacuumReferenced
+		return VacuumReferenced, nil
 	case v.hidden(o.Key):
-		return VacuumHidden
+		return VacuumHidden, nil
 	case !o.Modified.Before(v.cutoff):
-		return VacuumYoung
+		return VacuumYoung, nil
 	}
-	return VacuumUnreferenced
+	nested, err := v.nested(ctx, path.Dir(o.Key))
+	if nested {
+		return VacuumNested, err
+	}
+	return VacuumUnreferenced, err
+}
+
+// nested reports whether the folder, or one above it, is a Delta table of its own, whose files this table cannot know. It
+// costs a listing of one key for each folder that has something to delete.
+func (v *vacuum) nested(ctx context.Context, folder string) (bool, error) {
+	if folder == "." {
+		return false, nil
+	}
+	if is, known := v.tables[folder]; known {
+		return is, nil
+	}
+	is, err := v.nested(ctx, path.Dir(folder))
+	if err != nil {
+		return false, err
+	}
+	if !is {
+		for _, err := range v.table.st.List(ctx, folder+"/"+logDir, "") {
+			if err != nil {
+				return false, fmt.Errorf("look for a table in %s: %w", folder, err)
+			}
+			is = true
+			break
+		}
+	}
+	if v.tables == nil {
+		v.tables = map[string]bool{}
+	}
+	v.tables[folder] = is
+	return is, nil
 }

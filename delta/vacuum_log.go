@@ -114,11 +114,12 @@ func (v *vacuum) remember(ctx context.Context, end int64) error {
 func (v *vacuum) logStart(ctx context.Context, find found, end int64) error {
 	var files, bytes int64
 	err := find(ctx, end, func(o store.Object) error {
-		if v.judge(o) == VacuumUnreferenced {
+		reason, err := v.judge(ctx, o)
+		if reason == VacuumUnreferenced && err == nil {
 			files++
 			bytes += o.Size
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return err

@@ -93,6 +93,51 @@ func TestVacuum_FilesOfEachKind_OldOnesThatNobodyNamesGo(t *testing.T) {
 	})
 }
 
+// A table below another one's folder is its own: whatever the outer one's log says, its files stay.
+func TestVacuum_TableBelowTheFolder_IsNotTouched(t *testing.T) {
+	for _, lite := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := context.Background()
+			st := store.NewMem()
+			table := create(t, st, snappy(nil))
+			inner := []string{"a/inner/_delta_log/00000000000000000000.json", "a/inner/p=1/x", "a/inner/y"}
+			for _, key := range append([]string{"a/orphan", "z/orphan"}, inner...) {
+				if err := st.Put(ctx, key, []byte("content")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tx := table.Begin(snapshot(t, table), nil)
+			tx.Remove(delta.Remove{Path: "a/inner/y", DataChange: true})
+			tx.Remove(delta.Remove{Path: "z/orphan", DataChange: true})
+			if _, err := tx.Commit(ctx); err != nil {
+				t.Fatal(err)
+			}
+			pass(30 * day)
+			reasons := map[string]delta.VacuumReason{}
+			r, err := table.Vacuum(ctx, &delta.VacuumOptions{Lite: lite, LogCommits: true,
+				Report: func(f delta.VacuumFile) { reasons[f.Key] = f.Reason }})
+			want := []string{"z/orphan"}
+			if !lite {
+				want = append(want, "a/orphan")
+			}
+			if err != nil || r.Deleted != int64(len(want)) || reasons["a/inner/y"] != delta.VacuumNested {
+				t.Errorf("lite %v: got %+v, %v, %v, want %v deleted", lite, r, reasons, err, want)
+			}
+			left := dataKeys(t, st)
+			for _, key := range inner {
+				if !slices.Contains(left, key) {
+					t.Errorf("lite %v: %s is gone", lite, key)
+				}
+			}
+			for _, key := range want {
+				if slices.Contains(left, key) {
+					t.Errorf("lite %v: %s is left", lite, key)
+				}
+			}
+		})
+	}
+}
+
 func TestVacuum_KeepVersions_StayReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, table := vacuumed(t)

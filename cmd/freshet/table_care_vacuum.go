@@ -23,7 +23,7 @@ func (c *cli) tableVacuum() *cobra.Command {
 		Short: "Delete files that no version needs any more",
 		Long: `Delete files below the table's folder that neither the newest version needs nor one that was there within the retention.
 Older versions cannot be read any more afterwards. Files that begin with "_" or "." are left alone, but for the change
-feed's, and so is whatever is younger than the retention: a commit may be on its way.
+feed's, and so are other tables below the folder, and whatever is younger than the retention: a commit may be on its way.
 
 The retention is the table's delta.deletedFileRetentionDuration (7 days) unless --retention says otherwise; under 168 hours
 it takes --force, since readers and writers that have been at it for longer lose files under their hands. --keep-version
@@ -32,7 +32,7 @@ go.
 
 --lite looks into the log only, which is quicker on large tables: files of writers that failed stay.
 --report prints every file that was looked at as a line of JSON: key, size, modified, and reason, which is unreferenced (it
-goes), referenced, young or hidden.`,
+goes), referenced, young, hidden or nested.`,
 		Example: `  freshet table vacuum ./lake/orders --dry-run
   freshet table vacuum bronze.orders --retention 336h --keep-version 1200
   freshet table vacuum ./lake/orders --dry-run --report | jq -r 'select(.reason == "unreferenced").key'`,
