@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -140,9 +141,17 @@ func (a *alteration) ask(names ...string) {
 }
 
 // SetProperties sets table properties. "delta.feature.X" = "supported" gives the table the feature X;
-// "delta.columnMapping.mode" = "name" begins to map columns, which keep their names in files. Properties that this
-// package keeps itself cannot be set. Errors: as AlterOptions and Transaction.Commit.
+// "delta.columnMapping.mode" = "name" begins to map columns, which keep their names in files;
+// "delta.enableRowTracking" = "true" gives ids to all rows first, in commits of its own. Properties that this package keeps
+// itself cannot be set. Errors: as AlterOptions and Transaction.Commit.
 func (t *Table) SetProperties(ctx context.Context, properties map[string]string, opts *AlterOptions) (CommitResult, error) {
+	if strings.EqualFold(properties[propRowTracking], "true") {
+		done, err := t.trackRows(ctx, opts)
+		properties = maps.Clone(properties)
+		if delete(properties, propRowTracking); err != nil || len(properties) == 0 {
+			return done, err
+		}
+	}
 	return t.alter(ctx, "set table properties", opts, func(a *alteration) error {
 		a.operation = "SET TBLPROPERTIES"
 		a.params = map[string]string{"properties": jsonObject(properties)}
@@ -180,8 +189,6 @@ func (a *alteration) setProperty(key, value string) error {
 		}
 	case key == propColumnMapping:
 		return a.setMapping(strings.ToLower(value))
-	case key == propRowTracking && strings.EqualFold(value, "true") && !tracksRows(a.meta):
-		return fmt.Errorf("property %s: use EnableRowTracking, which gives ids to the rows that are there", key)
 	}
 	a.meta.Configuration[key] = value
 	return nil

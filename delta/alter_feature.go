@@ -75,8 +75,10 @@ func (a *alteration) protect(opts *AlterOptions, version int64) error {
 
 // unused makes sure that nothing of the table needs the feature.
 func (a *alteration) unused(name string) error {
-	if slices.Contains(needs(a.schema, a.meta.Configuration), name) {
-		return fmt.Errorf("the table uses it: unset the property, drop the constraint or change the column that needs it")
+	for _, n := range needsOf(a.schema, a.meta.Configuration) {
+		if n.feature == name {
+			return fmt.Errorf("the table uses it: %s", n.cause)
+		}
 	}
 	for _, f := range a.proto.features() {
 		if slices.Contains(featureNamed(f).needs, name) {
@@ -157,4 +159,20 @@ func (a *alteration) unusedVectors() error {
 		}
 	}
 	return nil
+}
+
+// trackRows is EnableRowTracking as a change that must be allowed to give the table the feature.
+func (t *Table) trackRows(ctx context.Context, opts *AlterOptions) (CommitResult, error) {
+	var o AlterOptions
+	if opts != nil {
+		o = *opts
+	}
+	snap, err := t.Snapshot(ctx)
+	if err != nil {
+		return CommitResult{}, err
+	}
+	if missing := snap.state.proto.missing([]string{"rowTracking"}); len(missing) > 0 && !o.Upgrade {
+		return CommitResult{}, fmt.Errorf("enable row tracking: %w", needsUpgrade(missing))
+	}
+	return t.EnableRowTracking(ctx, &TransactionOptions{Deadline: o.Deadline})
 }

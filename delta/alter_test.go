@@ -3,6 +3,7 @@ package delta_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -192,6 +193,62 @@ func TestDropFeature_HistoryRule(t *testing.T) {
 		t.Errorf("got the checkpoint %d, want one of version %d", snap.CheckpointVersion(), snap.Version())
 	}
 	checkRows(t, table, fields("id", delta.Long), `[{"id":1}]`)
+}
+
+func TestSetProperties_RowTracking_GivesIDsToTheRowsThatAreThere(t *testing.T) {
+	ctx := context.Background()
+	table := made(t, fields("id", delta.Long), nil)
+	appendJSON(t, table, `[{"id":1},{"id":2}]`)
+	properties := map[string]string{"delta.enableRowTracking": "true", "owner": "x"}
+	_, err := table.SetProperties(ctx, properties, nil)
+	if !errors.Is(err, delta.ErrUpgrade) || !strings.Contains(err.Error(), "rowTracking") {
+		t.Errorf("got %v, want the feature refused", err)
+	}
+	r, err := table.SetProperties(ctx, properties, upgrade)
+	done(t, r, err)
+	if got := snapshot(t, table).Property("owner"); got != "x" || len(properties) != 2 {
+		t.Errorf("got owner %q, %v", got, properties)
+	}
+	for i, line := range scanLines(t, snapshot(t, table), &delta.ScanOptions{RowIDs: true}) {
+		if !strings.Contains(line, fmt.Sprintf(`"_row_id":%d`, i)) {
+			t.Errorf("got %s, want the id %d", line, i)
+		}
+	}
+}
+
+func TestDropFeature_InUse_SaysWhatUsesIt(t *testing.T) {
+	ctx := context.Background()
+	s := with(fields("id", delta.Long, "at", delta.TimestampNTZ, "v", delta.Long), `{"CURRENT_DEFAULT":"1"}`)
+	table := made(t, s, map[string]string{"delta.constraints.c": "id > 0", "delta.enableChangeDataFeed": "true",
+		"delta.columnMapping.mode": "name", "delta.checkpointPolicy": "v2"})
+	for feature, cause := range map[string]string{"allowColumnDefaults": `column "v" has CURRENT_DEFAULT`,
+		"checkConstraints": `the constraint "c"`, "changeDataFeed": "delta.enableChangeDataFeed is true",
+		"columnMapping": "under other names", "timestampNtz": "a column is timestamp_ntz",
+		"v2Checkpoint": "delta.checkpointPolicy is v2"} {
+		_, err := table.DropFeature(ctx, feature, upgrade)
+		refused(t, err, cause)
+	}
+}
+
+// checkpointProtection goes once the log no longer has the versions that it was for.
+func TestDropFeature_CheckpointProtection_OnlyWithoutTheOldVersions(t *testing.T) {
+	ctx := context.Background()
+	table := made(t, fields("id", delta.Long), map[string]string{"delta.feature.deletionVectors": "supported"})
+	r, err := table.DropFeature(ctx, "deletionVectors", upgrade)
+	done(t, r, err)
+	_, err = table.DropFeature(ctx, "checkpointProtection", nil)
+	refused(t, err, "the versions from 0 to")
+	for v := range snapshot(t, table).Version() {
+		if err := table.Store().Delete(ctx, fmt.Sprintf("_delta_log/%020d.json", v)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table = open(t, table.Store())
+	r, err = table.DropFeature(ctx, "checkpointProtection", nil)
+	done(t, r, err)
+	if p := snapshot(t, table).Protocol(); p.MinWriterVersion != 2 || p.WriterFeatures != nil {
+		t.Errorf("got protocol %+v, want (1, 2)", p)
+	}
 }
 
 func TestClusterBy_DomainAndFeatures(t *testing.T) {

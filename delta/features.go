@@ -53,37 +53,51 @@ func featureNamed(name string) feature {
 // propFeature begins the properties by which features are asked for: "delta.feature.X" = "supported".
 const propFeature = "delta.feature."
 
+// need is a feature that a table has to have, and what of the table wants it.
+type need struct{ feature, cause string }
+
 // needs returns the features that a table of this schema and these properties has to have, each once.
 func needs(schema *Schema, properties map[string]string) (all []string) {
-	add := func(name string, needed bool) {
-		if needed && !slices.Contains(all, name) {
-			all = append(all, name)
+	for _, n := range needsOf(schema, properties) {
+		if !slices.Contains(all, n.feature) {
+			all = append(all, n.feature)
 		}
 	}
-	for _, n := range []struct {
+	return all
+}
+
+func needsOf(schema *Schema, properties map[string]string) (all []need) {
+	add := func(feature, cause string) { all = append(all, need{feature, cause}) }
+	for _, t := range []struct {
+		t       Primitive
 		feature string
-		needed  bool
-	}{
-		{"timestampNtz", usesType(schema.Fields, TimestampNTZ)},
-		{"variantType", usesType(schema.Fields, Variant)},
-		{"invariants", columnWith(schema.Fields, "", metaInvariants) != ""},
-		{"generatedColumns", columnWith(schema.Fields, "", metaGeneration) != ""},
-		{"identityColumns", columnWith(schema.Fields, "", metaIdentityStart) != ""},
-		{"allowColumnDefaults", columnWith(schema.Fields, "", metaDefault) != ""},
-		{"typeWidening", columnWith(schema.Fields, "", metaTypeChanges) != ""},
-		{"columnMapping", mappingOf(properties) != byName},
-		{"v2Checkpoint", properties[propCheckpointPolicy] == "v2"},
+	}{{TimestampNTZ, "timestampNtz"}, {Variant, "variantType"}} {
+		if usesType(schema.Fields, t.t) {
+			add(t.feature, fmt.Sprintf("a column is %s", t.t))
+		}
+	}
+	for _, m := range []struct{ key, feature string }{
+		{metaInvariants, "invariants"}, {metaGeneration, "generatedColumns"}, {metaIdentityStart, "identityColumns"},
+		{metaDefault, "allowColumnDefaults"}, {metaTypeChanges, "typeWidening"},
 	} {
-		add(n.feature, n.needed)
+		if column := columnWith(schema.Fields, "", m.key); column != "" {
+			add(m.feature, fmt.Sprintf("column %q has %s", column, m.key))
+		}
+	}
+	if mappingOf(properties) != byName {
+		add("columnMapping", "files have its columns under other names, or by their ids")
+	}
+	if properties[propCheckpointPolicy] == "v2" {
+		add("v2Checkpoint", propCheckpointPolicy+" is v2")
 	}
 	for _, name := range sortedNames(properties) {
 		switch value := properties[name]; {
 		case strings.HasPrefix(name, propConstraint):
-			add("checkConstraints", true)
+			add("checkConstraints", fmt.Sprintf("it has the constraint %q", strings.TrimPrefix(name, propConstraint)))
 		case strings.HasPrefix(name, propFeature):
-			add(strings.TrimPrefix(name, propFeature), true)
-		case strings.EqualFold(value, "true"):
-			add(switches[name], switches[name] != "")
+			add(strings.TrimPrefix(name, propFeature), name+" is set")
+		case strings.EqualFold(value, "true") && switches[name] != "":
+			add(switches[name], name+" is true")
 		}
 	}
 	return all

@@ -31,7 +31,7 @@ func (m *Metadata) Takes(written *Metadata) error {
 }
 
 // ruleKeys are the keys of a field's metadata that files depend on.
-var ruleKeys = []string{metaGeneration, metaInvariants, metaIdentityStart, metaIdentityStep}
+var ruleKeys = []string{metaGeneration, metaInvariants, metaIdentityStart, metaIdentityStep, metaLengths}
 
 func takesFields(now, then []Field, path string, mapped bool) error {
 	for i := range now {

@@ -137,7 +137,13 @@ func (w *tableWrite) suits(snap *Snapshot) bool {
 	if w.meta != nil {
 		return sameMetadata(before.meta, after.meta) && sameProtocol(before.proto, after.proto)
 	}
-	return harmless(before.meta, after.meta) && adoptable(before.proto, after.proto)
+	if before.meta.ID != after.meta.ID || !slices.Equal(before.meta.PartitionColumns, after.meta.PartitionColumns) ||
+		before.meta.boolean(propChangeDataFeed, false) != after.meta.boolean(propChangeDataFeed, false) ||
+		!adoptable(before.proto, after.proto) || after.meta.Takes(before.meta) != nil {
+		return false
+	}
+	_, wider, err := snap.schema.Merge(w.began.schema)
+	return err == nil && !wider
 }
 
 // makeRoom takes out what the new rows replace, and tells what the write depends on.

@@ -37,8 +37,8 @@ type WriteOptions struct {
 	ReplaceSchema bool
 	PartitionBy   []string
 	// Repeatable says that the rows can be ranged over again and again, and are the same each time: when the table
-	// becomes another one while they are written (columns, constraints, values that identity columns gave out), they are
-	// written anew. Without it that is a conflict, since they can be read only once.
+	// becomes one that their files are wrong for while they are written (a constraint, other partitions, values that
+	// identity columns gave out), they are written anew. Without it that is a conflict, since they can be read only once.
 	Repeatable bool
 }
 
@@ -74,8 +74,7 @@ func (e *ReplaceWhereError) Error() string {
 
 // Write writes rows of this schema in one version, in place of none or some of those that are there. The batches become
 // the table's; they are read once, also when a race is lost: what is to go is then found anew, and the files stay. Only
-// when schema, partitioning or properties have changed meanwhile, so that the files are no longer right, the rows must be
-// read again: see WriteOptions.Repeatable. Errors: *ReplaceWhereError; those of Writer.Write about rows;
+// when schema, partitioning or rules have changed meanwhile so that the files are wrong, the rows must be read again: see WriteOptions.Repeatable. Errors: *ReplaceWhereError; those of Writer.Write about rows;
 // *UnsupportedError; *ConflictError, of kind ConflictMetadata when calling Write again with the rows is the answer; as
 // Transaction.Commit.
 func (t *Table) Write(ctx context.Context, rows iter.Seq2[arrow.RecordBatch, error], schema *arrow.Schema,

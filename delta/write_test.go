@@ -30,8 +30,9 @@ func TestWrite_TableBecomesAnother_WrittenAnewOrAConflict(t *testing.T) {
 	ctx := context.Background()
 	source := sourceWith(t, keyed(), `[{"id":2,"n":5}]`)
 	for name, change := range map[string]func(*delta.Table) error{
-		"a column": func(table *delta.Table) error {
-			_, err := table.AddColumns(ctx, []delta.NewColumn{{Field: delta.Field{Name: "z", Type: delta.Long, Nullable: true}}}, nil)
+		"NOT NULL": func(table *delta.Table) error {
+			never := false
+			_, err := table.ChangeColumn(ctx, "n", delta.ColumnChange{Nullable: &never}, nil)
 			return err
 		},
 		"a constraint": func(table *delta.Table) error {
@@ -91,12 +92,15 @@ func TestWrite_ConstraintAddedMeanwhile_IsKept(t *testing.T) {
 	wantRows(t, table, `{"id":1,"n":0}`)
 }
 
-func TestWrite_FeatureEnabledMeanwhile_FilesStay(t *testing.T) {
+func TestWrite_ChangeThatFilesDoNotMind_FilesStay(t *testing.T) {
 	ctx := context.Background()
 	table := tableWith(t, store.NewMem(), keyed(), `[{"id":1,"n":0}]`, nil)
 	source := sourceWith(t, keyed(), `[{"id":2,"n":5}]`)
 	other := func() {
-		_, err := table.SetProperties(ctx, map[string]string{"delta.enableDeletionVectors": "true"}, upgrade)
+		_, err := table.SetProperties(ctx, map[string]string{"delta.enableDeletionVectors": "true", "owner": "x"}, upgrade)
+		if err == nil {
+			_, err = table.AddColumns(ctx, []delta.NewColumn{{Field: delta.Field{Name: "z", Type: delta.Long, Nullable: true}}}, nil)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +109,7 @@ func TestWrite_FeatureEnabledMeanwhile_FilesStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantRows(t, table, `{"id":2,"n":5}`)
+	wantRows(t, table, `{"id":2,"n":5,"z":null}`)
 }
 
 func TestWrite_IdentityValuesOfAnotherWriter_NoneGivenTwice(t *testing.T) {

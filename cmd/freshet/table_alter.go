@@ -72,7 +72,8 @@ func (c *cli) propertySet() *cobra.Command {
 		Use:   "set TABLE NAME=VALUE…",
 		Short: "Set properties of a table",
 		Long: `Set properties of a table in one commit. delta.feature.NAME=supported gives the table a feature of the protocol, and
-delta.columnMapping.mode=name begins to map columns, so that they can be renamed and dropped.`,
+delta.columnMapping.mode=name begins to map columns, so that they can be renamed and dropped, and
+delta.enableRowTracking=true gives all rows ids, which stay with them when they are moved or updated.`,
 		Example: `  freshet table property set ./lake/orders delta.enableChangeDataFeed=true --upgrade
   freshet table property set ./lake/orders 'delta.logRetentionDuration=interval 7 days' owner=sales`,
 	}, 2, -1, "TABLE and at least one NAME=VALUE", func(ctx context.Context, args []string) (alteration, error) {
