@@ -118,3 +118,36 @@ func TestDML_MappedColumns_ChangedAndEvolved(t *testing.T) {
 		wantRows(t, table, `{"more":"x","n":0,"p":"c","the id":3}`, `{"more":null,"n":7,"p":"a","the id":7}`)
 	}
 }
+
+// Inserted rows take defaults, and values that an identity column BY DEFAULT gives out where the source has none; what
+// the source gives stays, null where it says so, and moves no mark.
+func TestMerge_IdentityByDefaultAndDefaults_OnlyWhereNothingIsGiven(t *testing.T) {
+	ctx := context.Background()
+	s := definedColumns()
+	s.Fields[0].Metadata = json.RawMessage(
+		`{"delta.identity.start":10,"delta.identity.step":5,"delta.identity.allowExplicitInsert":true}`)
+	for _, vectors := range []string{"true", "false"} {
+		table := made(t, s, map[string]string{"delta.enableDeletionVectors": vectors})
+		on := parse(t, "t.n = s.n")
+		insert := func(columns *delta.Schema, rows string, clause delta.InsertClause) {
+			t.Helper()
+			m := &delta.Merge{On: on, Matched: []delta.MatchedClause{{Set: set(t, "kind", "'met'")}},
+				NotMatched: []delta.InsertClause{clause}}
+			if _, err := table.Merge(ctx, sourceWith(t, columns, rows), m, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		insert(fields("n", delta.Long), `[{"n":1},{"n":2}]`, delta.InsertClause{All: true})
+		given := fields("key", delta.Long, "n", delta.Long, "kind", delta.String)
+		insert(given, `[{"key":100,"n":3,"kind":null},{"key":null,"n":4,"kind":"x"},{"key":1,"n":1,"kind":"y"}]`,
+			delta.InsertClause{Values: set(t, "key", "s.key", "n", "s.n", "kind", "s.kind")})
+		insert(fields("n", delta.Long), `[{"n":5}]`, delta.InsertClause{Values: set(t, "n", "s.n")})
+		wantRows(t, table, `{"key":10,"kind":"met","n":1,"twice":2}`, `{"key":100,"kind":null,"n":3,"twice":6}`,
+			`{"key":15,"kind":"new","n":2,"twice":4}`, `{"key":20,"kind":"x","n":4,"twice":8}`,
+			`{"key":25,"kind":"new","n":5,"twice":10}`)
+		f, _ := snapshot(t, table).Schema().Lookup("key")
+		if !strings.Contains(string(f.Metadata), `"delta.identity.highWaterMark":25`) {
+			t.Errorf("vectors %s: got %s, want the mark 25", vectors, f.Metadata)
+		}
+	}
+}
