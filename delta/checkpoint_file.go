@@ -208,6 +208,9 @@ func openParquet(ctx context.Context, st store.Store, key string, size int64) (*
 func (f *remoteFile) holdFooter() error {
 	last := f.held[0]
 	tail := last.data[len(last.data)-8:]
+	if bytes.Equal(tail[4:], []byte("PARE")) {
+		return encrypted(f.key, "an encrypted footer")
+	}
 	if !bytes.Equal(tail[4:], []byte("PAR1")) {
 		return corrupt("%s is no Parquet file: it ends with %q, wanted \"PAR1\"; it was cut short or overwritten",
 			f.key, tail[4:])
@@ -221,6 +224,11 @@ func (f *remoteFile) holdFooter() error {
 		return f.fetch(from, f.size)
 	}
 	return nil
+}
+
+func encrypted(key, part string) error {
+	return &UnsupportedError{Feature: "Parquet encryption (" + key + " has " + part +
+		"; have it written anew without encryption)"}
 }
 
 // guard runs code that decodes bytes we do not trust: what goes wrong, a panic included, is ErrCorrupt,

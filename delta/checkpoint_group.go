@@ -164,6 +164,9 @@ func allNull(meta *metadata.RowGroupMetaData, column int) bool {
 // chunkSpan is where a column chunk lies; it must lie within the file.
 func chunkSpan(f *parquetFile, meta *metadata.RowGroupMetaData, column int) (span, error) {
 	c, err := meta.ColumnChunk(column)
+	if err != nil && f.MetaData().IsSetEncryptionAlgorithm() {
+		return span{}, encrypted(f.src.key, "the encrypted column "+f.MetaData().Schema.Column(column).Path())
+	}
 	if err != nil {
 		return span{}, err
 	}

@@ -89,6 +89,13 @@ func putInts(arr arrow.Array, put func(int64) error) func(int) error {
 		return func(i int) error { return put(int64(a.Value(i))) }
 	case *array.Uint32:
 		return func(i int) error { return put(int64(a.Value(i))) }
+	case *array.Uint64:
+		return func(i int) error {
+			if a.Value(i) > math.MaxInt64 {
+				return fmt.Errorf("%d does not fit", a.Value(i))
+			}
+			return put(int64(a.Value(i)))
+		}
 	}
 	return nil
 }

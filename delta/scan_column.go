@@ -67,7 +67,7 @@ func (r *fileReader) openLeaf(c *columnReader, f *pqarrow.SchemaField, meta *met
 		return err
 	}
 	if chunk.CryptoMetadata() != nil {
-		return &UnsupportedError{Feature: "Parquet encryption of the column " + f.Field.Name}
+		return encrypted(r.key, "the encrypted column "+f.Field.Name)
 	}
 	column := r.file.MetaData().Schema.Column(f.ColIndex)
 	c.stored, c.slots = parquet.Physical(column.PhysicalType()), chunk.NumValues()
@@ -77,15 +77,19 @@ func (r *fileReader) openLeaf(c *columnReader, f *pqarrow.SchemaField, meta *met
 	if err := c.check(column.TypeLength()); err != nil {
 		return err
 	}
+	reach := min(part.to+unclaimed, r.file.src.size)
 	c.leaf, err = parquet.OpenColumn(parquet.Chunk{
 		Type: c.stored, Length: column.TypeLength(), Codec: chunk.Compression(),
 		MaxDef: int(column.MaxDefinitionLevel()), MaxRep: int(column.MaxRepetitionLevel()),
 		Slot: int(f.LevelInfo.RepeatedAncestorDefLevel), Entries: chunk.NumValues(),
-		From: part.from, To: part.to, Room: &r.room,
-		View: func(at int64, n int) ([]byte, error) { return r.file.src.view(at, n, part.to) },
+		From: part.from, To: part.to, Reach: reach, Room: &r.room,
+		View: func(at int64, n int) ([]byte, error) { return r.file.src.view(at, n, reach) },
 	})
 	return err
 }
+
+// unclaimed bounds the bytes of a column that early writers in Java left out of its size: the header of its dictionary.
+const unclaimed = 100
 
 // bytesOfRow is what a row takes in memory: on average over a row group of so many rows, but with the longest entries of
 // dictionaries.

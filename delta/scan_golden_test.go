@@ -3,6 +3,7 @@ package delta_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
@@ -191,26 +193,59 @@ func TestScan_Int96BeyondNanoseconds_ExactMicroseconds(t *testing.T) {
 	}
 }
 
-// TestScan_FilesOfAllKinds_RowsOrAnError reads files with every encoding, page kind and legacy layout, and broken ones.
-func TestScan_FilesOfAllKinds_RowsOrAnError(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(parquetTesting(t), "*.parquet"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files: %v", err)
+// TestScan_FilesOfAllKinds_RowsOrTheReason reads files with every encoding, page kind and legacy layout, encrypted and
+// broken ones. testdata/parquet_files.tsv has what each holds, as testdata/parquet_digests.py has Arrow C++ and DuckDB read
+// it (the third column names those that agree), or, where we cannot read it, what the error says.
+func TestScan_FilesOfAllKinds_RowsOrTheReason(t *testing.T) {
+	root := parquetTesting(t)
+	text, err := os.ReadFile("testdata/parquet_files.tsv")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, path := range files {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			_, rows, err := digestOf(tableOver(t, path, schemaOfFile(path)), nil)
-			if err != nil && !errors.Is(err, delta.ErrCorrupt) && !errors.Is(err, delta.ErrUnsupportedFeature) {
-				t.Errorf("got %v, want rows or ErrCorrupt", err)
-			}
-			t.Logf("%d rows, %v", rows, err)
-		})
+	want := make(map[string]string)
+	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n")[1:] {
+		cells := strings.Split(line, "\t")
+		want[cells[0]] = cells[1]
+	}
+	err = fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && (strings.HasSuffix(name, ".parquet") || strings.HasSuffix(name, ".encrypted")) {
+			t.Run(name, func(t *testing.T) { t.Parallel(); comparePinned(t, filepath.Join(root, name), want[name]) })
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
-// schemaOfFile is the schema that a file would have in Delta, or some schema where there is none.
+func comparePinned(t *testing.T, path, want string) {
+	s := schemaOfFile(path)
+	if len(s.Fields) == 0 {
+		if want != "no column of a type that Delta has" {
+			t.Errorf("got no column of a type that Delta has, want %s", want)
+		}
+		return
+	}
+	sum, rows, err := digestOf(tableOver(t, path, s), nil)
+	if err != nil && !errors.Is(err, delta.ErrCorrupt) && !errors.Is(err, delta.ErrUnsupportedFeature) {
+		t.Errorf("got %v, want rows, ErrCorrupt or ErrUnsupportedFeature", err)
+	}
+	got := strconv.FormatInt(rows, 10) + " " + sum
+	switch {
+	case err == nil && got != want:
+		t.Errorf("got %s, want %s", got, want)
+	case err != nil && (want == "" || !strings.Contains(err.Error(), want)):
+		t.Errorf("got error %v, want %s", err, want)
+	}
+}
+
+// schemaOfFile is the schema that a file would have in Delta, without the columns of which Delta has no form, or some schema
+// where its footer cannot be read.
 func schemaOfFile(path string) (s *delta.Schema) {
 	s = fields("a", delta.Long)
+	if filepath.Base(path) == "old_list_structure.parquet" { // which the library takes for a list of structs
+		return fields("a", &delta.Array{Element: &delta.Array{Element: delta.Integer}})
+	}
 	defer func() { _ = recover() }() // the library panics on footers that it does not know
 	f, err := file.OpenParquetFile(path, false)
 	if err != nil {
@@ -221,8 +256,35 @@ func schemaOfFile(path string) (s *delta.Schema) {
 	if err != nil {
 		return s
 	}
-	if known, err := delta.SchemaFromArrow(as); err == nil {
-		s = known
+	known := &delta.Schema{}
+	for _, column := range as.Fields() {
+		column.Type = deltaType(column.Type)
+		if one, err := delta.SchemaFromArrow(arrow.NewSchema([]arrow.Field{column}, nil)); err == nil {
+			known.Fields = append(known.Fields, one.Fields...)
+		}
 	}
-	return s
+	return known
+}
+
+// deltaType is the type that a column of Delta would have that is read from one of t.
+func deltaType(t arrow.DataType) arrow.DataType {
+	switch t := t.(type) {
+	case *arrow.Uint8Type:
+		return arrow.PrimitiveTypes.Int16
+	case *arrow.Uint16Type:
+		return arrow.PrimitiveTypes.Int32
+	case *arrow.Uint32Type, *arrow.Uint64Type:
+		return arrow.PrimitiveTypes.Int64
+	case *arrow.FixedSizeBinaryType:
+		return arrow.BinaryTypes.Binary
+	case *arrow.TimestampType:
+		return &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: t.TimeZone}
+	case *arrow.StructType:
+		fields := t.Fields()
+		for i := range fields {
+			fields[i].Type = deltaType(fields[i].Type)
+		}
+		return arrow.StructOf(fields...)
+	}
+	return t
 }

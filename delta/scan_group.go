@@ -34,7 +34,7 @@ type scanGroupColumn struct {
 func (r *fileReader) readGroup(ctx context.Context, group int, emit emitRows) error {
 	rows, first := r.file.MetaData().RowGroup(group).NumRows(), r.row
 	r.row += rows
-	if !r.rows.any(first, r.row) {
+	if rows == 0 || !r.rows.any(first, r.row) {
 		return nil
 	}
 	may, err := r.mayMatch(group)

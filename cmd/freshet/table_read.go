@@ -43,7 +43,8 @@ engine: keys sorted, decimals, dates and times as strings. -o csv prints the sam
 --digest prints one line a table instead, SHA256  ROWS  PATH: the SHA-256 of its sorted rows. Two tables with the same
 rows have the same digest, whoever wrote or read them. It takes any number of tables.
 
---where takes a SQL expression; files whose statistics rule it out are not read.`,
+--where takes a SQL expression; files whose statistics rule it out are not read. A path in --columns, such as
+address.city, prints its column with that part only, and no more is read.`,
 		Example: `  freshet table read ./lake/orders --limit 10
   freshet table read bronze.orders --columns order_id,price --where "price > 100 AND state = 'paid'"
   freshet table read ./lake/orders --as-of 2026-01-31T12:00:00Z -o csv
@@ -69,7 +70,7 @@ rows have the same digest, whoever wrote or read them. It takes any number of ta
 	}
 	f := cmd.Flags()
 	o.at.add(cmd)
-	f.StringSliceVar(&o.columns, "columns", nil, "the columns to print (default: all)")
+	f.StringSliceVar(&o.columns, "columns", nil, "the columns to print, or paths into them (default: all)")
 	f.StringVar(&o.where, "where", "", "a SQL condition; rows are printed for which it is true")
 	f.Int64Var(&o.limit, "limit", 0, "how many rows at most (default: all; a table on a terminal: 40)")
 	f.StringVarP(&o.output, "output", "o", "", "table, jsonl or csv (default: table on a terminal, else jsonl)")
@@ -84,7 +85,7 @@ func (c *cli) scan(ctx context.Context, name string, o readOptions,
 	if err != nil {
 		return err
 	}
-	if err := knownColumns("--columns", snap.Schema(), o.columns); err != nil {
+	if err := knownColumns("--columns", snap.Schema(), wholeColumns(snap.Schema(), o.columns)); err != nil {
 		return err
 	}
 	opts := &delta.ScanOptions{Columns: o.columns, Limit: o.limit}
@@ -104,6 +105,16 @@ func (c *cli) scan(ctx context.Context, name string, o readOptions,
 		}
 	}
 	return nil
+}
+
+// wholeColumns are the names but for paths into columns that there are, which the scan checks.
+func wholeColumns(schema *delta.Schema, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		top, _, isPath := strings.Cut(name, ".")
+		whole, _ := schema.Lookup(name)
+		column, _ := schema.Lookup(strings.Trim(top, "`"))
+		return isPath && whole == nil && column != nil
+	})
 }
 
 // knownColumns is an error that names the first column that is not in the schema, or that stands there twice.

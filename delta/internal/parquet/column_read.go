@@ -51,6 +51,7 @@ type Chunk struct {
 	Codec    compress.Compression
 	Entries  int64 // values and nulls, and lists without elements; what tells where the last row of a list ends
 	From, To int64 // in the file
+	Reach    int64 // how far the last page may, To or behind it
 	// Room is how many bytes Read may yet return, which it counts down, and the largest page that is believed. All readers
 	// of a file can share one.
 	Room *int64

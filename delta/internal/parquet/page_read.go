@@ -16,10 +16,10 @@ var ErrEncoding = errors.New("an encoding that is not read here")
 // header reads the header of the next page, which stays the next one; body is where its bytes begin.
 func (r *ColumnReader) header() (h pageHeader, body int64, err error) {
 	for want := 1 << 10; ; want *= 8 {
-		left := r.c.To - r.at
-		if left <= 0 {
+		if r.at >= r.c.To {
 			return h, 0, errEnds
 		}
+		left := r.c.Reach - r.at
 		b, err := r.view(r.at, int(min(int64(want), left)))
 		if err != nil {
 			return h, 0, err
@@ -31,7 +31,7 @@ func (r *ColumnReader) header() (h pageHeader, body int64, err error) {
 		if err != nil {
 			return h, 0, err
 		}
-		if int64(h.compressed) > r.c.To-r.at-int64(n) {
+		if int64(h.compressed) > left-int64(n) {
 			return h, 0, fmt.Errorf("a page of %d bytes reaches beyond its column", h.compressed)
 		}
 		if int64(h.uncompressed) > *r.c.Room {
@@ -93,6 +93,9 @@ func (r *ColumnReader) nextPage() error {
 			}
 			r.at = at + int64(h.compressed)
 			continue
+		}
+		if int64(h.values) > r.beyond {
+			return fmt.Errorf("a page with %d entries, of which its column has %d more", h.values, r.beyond)
 		}
 		r.openAt = r.at
 		packed, err := r.body(&h, at)

@@ -74,7 +74,7 @@ func FuzzColumnReader(f *testing.F) {
 		room := int64(24<<20 + 4*len(data))
 		reader, err := parquet.OpenColumn(parquet.Chunk{
 			Type: parquet.Physical(kind), Length: int(length), MaxDef: int(maxDef), MaxRep: int(maxRep),
-			Slot: int(min(maxRep, maxDef)), Codec: compress.Compression(codec % 8), Entries: entries, To: int64(len(data)),
+			Slot: int(min(maxRep, maxDef)), Codec: compress.Compression(codec % 8), Entries: entries, To: int64(len(data)), Reach: int64(len(data)),
 			Room: &room, View: func(at int64, _ int) ([]byte, error) { return data[at:], nil },
 		})
 		if err != nil {
