@@ -22,6 +22,9 @@ type column interface {
 	// truncate drops all but the first n rows.
 	truncate(n int)
 
+	// nullAt reports whether the last row, which this is, is null.
+	nullAt(row int) bool
+
 	// reserve makes room for as many values as the last take took.
 	reserve()
 
@@ -39,6 +42,11 @@ func (v *validity) setNull(row int) {
 	if !v.required {
 		v.nulls = append(v.nulls, int32(row))
 	}
+}
+
+func (v *validity) nullAt(row int) bool {
+	n := len(v.nulls)
+	return n > 0 && int(v.nulls[n-1]) == row
 }
 
 func (v *validity) truncate(rows int) {
@@ -213,10 +221,11 @@ func (c *text) take(t arrow.DataType) arrow.ArrayData {
 // void is a column of the type null.
 type void struct{ n int }
 
-func (c *void) rows() int      { return c.n }
-func (c *void) appendNull()    { c.n++ }
-func (c *void) truncate(n int) { c.n = min(c.n, n) }
-func (c *void) reserve()       {}
+func (c *void) rows() int       { return c.n }
+func (c *void) appendNull()     { c.n++ }
+func (c *void) truncate(n int)  { c.n = min(c.n, n) }
+func (c *void) reserve()        {}
+func (c *void) nullAt(int) bool { return true }
 
 func (c *void) take(t arrow.DataType) arrow.ArrayData {
 	data := array.NewData(t, c.n, []*memory.Buffer{nil}, nil, c.n, 0)

@@ -12,19 +12,34 @@ import (
 // NewDecoder returns a decoder into these columns. Errors: a column of a type that Delta does not have, names
 // that differ only in case, and for Rescue no column RescuedColumn, which Infer adds.
 func (f *JSON) NewDecoder(schema *arrow.Schema) (freshet.Decoder, error) {
-	d := &jsonDecoder{opts: f.opts, schema: schema, columns: columnsIn(schema.Fields()),
-		scanner: scanner{maxDepth: f.opts.MaxDepth}}
-	skip := ""
-	if f.opts.NewFields == Rescue {
-		skip = RescuedColumn
+	return newDecoder(&f.opts, schema, nil)
+}
+
+// newDecoder returns a decoder of plain records. The columns named apart are not read from fields: who reads
+// the records fills them.
+func newDecoder(opts *Options, schema *arrow.Schema, apart map[string]column) (*jsonDecoder, error) {
+	d := &jsonDecoder{opts: *opts, schema: schema, columns: columnsIn(schema.Fields()),
+		scanner: scanner{maxDepth: opts.MaxDepth}, apart: make([]column, schema.NumFields())}
+	d.read = d.plainRecord
+	if opts.NewFields == Rescue {
 		at := schema.FieldIndices(RescuedColumn)
 		if len(at) != 1 || schema.Field(at[0]).Type.ID() != arrow.STRING || !schema.Field(at[0]).Nullable {
 			return nil, errNoRescued
 		}
-		d.rescuedAt = at[0]
 		d.rescue.into = newText(validity{})
+		d.apart[at[0]] = d.rescue.into
 	}
-	root, err := planStruct(schema.Fields(), "", skip)
+	var read []arrow.Field
+	for i, f := range schema.Fields() {
+		if c := apart[f.Name]; c != nil {
+			d.apart[i] = c
+		}
+		if d.apart[i] == nil {
+			read = append(read, f)
+			d.places = append(d.places, i)
+		}
+	}
+	root, err := planStruct(read, "")
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +60,17 @@ type jsonDecoder struct {
 	widens   bool // the record has fields that are to be added
 	columns  int  // of the schema
 
-	rescue    rescuer // of NewFields Rescue
-	rescuedAt int     // the position of its column
+	rescue rescuer // of NewFields Rescue
+
+	// read appends the rows of a record and returns failed if it cannot be taken.
+	read    func(key, value []byte) int
+	apart   []column // by position in the schema: columns that are not fields of the root; else nil
+	places  []int    // the positions in the schema of the root's fields
+	changes *changeLog
+	slots   [slotCount][]byte // values of the record at hand that tell of it, as their JSON text
+
+	plainBytes []byte // text in base64, decoded; the last one only
+	document   []byte // a row that was JSON text within a record; the last one only
 }
 
 // keepBytes is how large the memory for single records may stay from one batch to the next.
@@ -72,9 +96,10 @@ func (d *jsonDecoder) Append(p freshet.Payload) (int, error) {
 		return 0, freshet.ErrFull
 	}
 	if rows == 0 {
-		d.root.store.reserve()
+		d.reserve()
 	}
-	if d.record(payload) == failed {
+	d.widens = false
+	if d.read(p.Key, payload) == failed {
 		d.truncate(rows)
 		return 0, d.take()
 	}
@@ -82,21 +107,33 @@ func (d *jsonDecoder) Append(p freshet.Payload) (int, error) {
 		d.truncate(rows)
 		return 0, freshet.ErrNewFields
 	}
+	d.changes.keep()
 	d.appended += len(payload)
-	return 1, nil
+	return d.Len() - rows, nil
+}
+
+func (d *jsonDecoder) reserve() {
+	d.root.store.reserve()
+	for _, c := range d.apart {
+		if c != nil {
+			c.reserve()
+		}
+	}
 }
 
 func (d *jsonDecoder) truncate(rows int) {
 	d.root.store.truncate(rows)
-	if d.rescue.into != nil {
-		d.rescue.into.truncate(rows)
+	for _, c := range d.apart {
+		if c != nil {
+			c.truncate(rows)
+		}
 	}
+	d.changes.truncate(rows)
 }
 
-// record appends the record that is all of b.
-func (d *jsonDecoder) record(b []byte) int {
+// plainRecord appends the row that is all of b.
+func (d *jsonDecoder) plainRecord(_, b []byte) int {
 	d.begin()
-	d.widens = false
 	i := skipSpace(b, 0)
 	if i == len(b) {
 		return d.fail(freshet.CodeEmptyPayload, -1, "found an empty payload, wanted a JSON object")
@@ -112,14 +149,7 @@ func (d *jsonDecoder) record(b []byte) int {
 	if end = skipSpace(b, end); end != len(b) {
 		return d.unexpected(b, end, "the end of the payload, which holds one record")
 	}
-	if d.rescue.into == nil {
-		return end
-	}
-	if d.rescue.wrote {
-		d.rescue.into.finish()
-	} else {
-		d.rescue.into.appendNull()
-	}
+	d.rescue.finish()
 	return end
 }
 
@@ -141,15 +171,32 @@ func (d *jsonDecoder) object(n *node, b []byte, i int) int {
 	}
 	t := n.fields
 	t.object++
+	i, missing := d.members(t, b, i)
+	if i == failed || missing > 0 && !t.loose && !d.absent(t, i) {
+		return failed
+	}
+	if t.other == t.object && !t.loose {
+		d.changes.standIns = append(d.changes.standIns, n)
+	}
+	n.store.(*structs).n++
+	d.close()
+	return i
+}
+
+// members appends the values of the object at i to their fields, but for the fields that were given before.
+// It returns where the object ends, and how many fields it does not have.
+func (d *jsonDecoder) members(t *fieldTable, b []byte, i int) (end, missing int) {
 	unknown := d.keys.frame()
-	missing := len(t.list)
+	missing = len(t.list)
 	prediction := &t.start
 	i = skipSpace(b, i+1)
 	more := i >= len(b) || b[i] != '}'
 	if !more {
 		i++
 	}
-	d.rescue.enter(false)
+	if !t.loose {
+		d.rescue.enter(false)
+	}
 	for more {
 		var f *field
 		begin := i
@@ -160,18 +207,16 @@ func (d *jsonDecoder) object(n *node, b []byte, i int) int {
 				i = skipSpace(b, i)
 			}
 		} else if f, i = d.find(t, prediction, b, i, &unknown); i == failed {
-			return failed
+			return failed, 0
 		}
 		if f != nil {
 			if f.object == t.object {
-				return d.duplicate(begin, []byte(f.name))
+				return d.duplicate(begin, []byte(f.name)), 0
 			}
-			f.object = t.object
 			missing--
 			prediction = &f.follow
-			d.rescue.member(f.name)
-			if i = d.value(f.node, b, i); i == failed {
-				return d.inField(f.name)
+			if i = d.member(t, f, b, i); i == failed {
+				return d.inField(f.name), 0
 			}
 		}
 		if i < len(b) && b[i] == ',' {
@@ -180,17 +225,27 @@ func (d *jsonDecoder) object(n *node, b []byte, i int) int {
 				i = skipSpace(b, i)
 			}
 		} else if i, more = d.more(b, i, '}'); i == failed {
-			return failed
+			return failed, 0
 		}
 	}
-	d.rescue.leave()
-	if missing > 0 && !d.absent(t, i) {
-		return failed
+	if !t.loose {
+		d.rescue.leave()
 	}
-	n.store.(*structs).n++
 	d.keys.end(&unknown)
-	d.close()
-	return i
+	return i, missing
+}
+
+// member appends the value at i to the field, unless it was given before.
+func (d *jsonDecoder) member(t *fieldTable, f *field, b []byte, i int) int {
+	given := f.object == t.given
+	f.object = t.object
+	if given {
+		return d.skip(b, i)
+	}
+	if !t.loose {
+		d.rescue.member(f.name)
+	}
+	return d.value(f.node, b, i)
 }
 
 // isAt reports whether the field's name stands at i, as it does in text without spaces and escapes.
@@ -228,7 +283,13 @@ func (d *jsonDecoder) find(t *fieldTable, prediction *int, b []byte, i int, unkn
 		return nil, d.duplicate(i, key)
 	}
 	last := len(d.keys.list) - 1
-	end := d.newField(last, b, value)
+	var end int
+	if t.loose || d.changes.isPlaceholderName(key) {
+		t.other = t.object
+		end = d.skip(b, value)
+	} else {
+		end = d.newField(last, b, value)
+	}
 	if end == failed {
 		d.inField(string(d.keys.at(last)))
 	}
@@ -239,7 +300,19 @@ func (d *jsonDecoder) find(t *fieldTable, prediction *int, b []byte, i int, unkn
 func (d *jsonDecoder) absent(t *fieldTable, i int) bool {
 	for k := range t.list {
 		f := &t.list[k]
-		if f.object == t.object {
+		if f.object == t.object || f.object == t.given {
+			continue
+		}
+		if d.changes.leaves() && t == d.root.fields && k < len(d.places) {
+			f.node.store.appendNull()
+			d.changes.mark(d.Len(), d.places[k])
+			continue
+		}
+		if f.node.fallback != nil {
+			if d.value(f.node, f.node.fallback, 0) == failed {
+				d.inField(f.name)
+				return false
+			}
 			continue
 		}
 		if !f.node.nullable {
@@ -323,10 +396,10 @@ func (d *jsonDecoder) dictionary(n *node, b []byte, i int) int {
 func (d *jsonDecoder) Flush() freshet.Decoded {
 	rows := d.Len()
 	fields := d.root.store.(*structs).fields
-	columns := make([]arrow.Array, 0, len(fields)+1)
+	columns := make([]arrow.Array, 0, d.schema.NumFields())
 	for i, f := range d.schema.Fields() {
-		var c column = d.rescue.into
-		if d.rescue.into == nil || i != d.rescuedAt {
+		c := d.apart[i]
+		if c == nil {
 			c, fields = fields[0], fields[1:]
 		}
 		data := c.take(f.Type)
@@ -342,7 +415,9 @@ func (d *jsonDecoder) Flush() freshet.Decoded {
 	if cap(d.zip.out) > keepBytes || cap(d.scratch) > keepBytes || cap(d.keys.arena) > keepBytes {
 		d.zip, d.scratch, d.keys = gunzipper{}, nil, keySet{} // one large record has made them large
 	}
-	return freshet.Decoded{Rows: batch}
+	decoded := freshet.Decoded{Rows: batch}
+	d.changes.take(&decoded)
+	return decoded
 }
 
 // Release drops what was appended and gives up the memory.

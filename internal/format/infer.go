@@ -39,22 +39,31 @@ func (f *JSON) Infer(payloads []freshet.Payload, known *arrow.Schema) (*arrow.Sc
 	var zip gunzipper
 	s := scanner{maxDepth: f.opts.MaxDepth}
 	for _, p := range payloads {
-		payload := p.Value
-		if f.opts.Gzip && gzipped(payload) {
-			unpacked, err := zip.unpack(payload, f.opts.MaxBytes)
-			if err != nil {
-				continue
-			}
-			payload = unpacked
-		}
-		if record := s.validRecord(payload, f.opts.MaxBytes); record != nil {
+		if record := s.validRecord(f.unpacked(&zip, p.Value), f.opts.MaxBytes); record != nil {
 			root.observe(record)
 		}
 	}
+	return f.schemaOf(&root, known), nil
+}
+
+// unpacked returns the payload without its compression, nil if that is broken. It is valid until the next call.
+func (f *JSON) unpacked(zip *gunzipper, payload []byte) []byte {
+	if !f.opts.Gzip || !gzipped(payload) {
+		return payload
+	}
+	unpacked, err := zip.unpack(payload, f.opts.MaxBytes)
+	if err != nil {
+		return nil
+	}
+	return unpacked
+}
+
+// schemaOf returns the columns of known and those of the records that root has seen.
+func (f *JSON) schemaOf(root *shape, known *arrow.Schema) *arrow.Schema {
 	if f.opts.NewFields == Rescue {
 		delete(root.fields, RescuedColumn)
 	}
-	return f.widen(root.fields, known), nil
+	return f.widen(root.fields, known)
 }
 
 // validRecord returns the payload without space around it, nil if it is not one valid object.

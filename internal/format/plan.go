@@ -33,12 +33,17 @@ const (
 	kindStruct
 	kindList
 	kindMap
+
+	kindWire    // a value in a form of Kafka Connect's, of a column of the kind plain
+	kindCapture // a value that tells of the record
+	kindImage   // a row of the root within a record
 )
 
 // node is one column, or one field, element, key or value within: what it takes to read it, and where it
 // goes.
 type node struct {
 	kind     kind
+	plain    kind // what kind is where values have no form of their own
 	nullable bool
 	store    column
 	typeName string // for messages: "decimal(10,2)"
@@ -50,8 +55,12 @@ type node struct {
 	dateUs   int64  // and its start in µs
 
 	fields *fieldTable // of a struct
-	first  *node       // the element of a list, the key of a map
+	first  *node       // the element of a list, the key of a map, the column that a captured value goes to, too
 	second *node       // the value of a map
+
+	wire     wire   // of kindWire
+	slot     slot   // of kindCapture and kindImage
+	fallback []byte // the JSON text of the value where an object has none; nil: null
 }
 
 // fieldTable is the fields of a struct, found by name.
@@ -61,7 +70,13 @@ type fieldTable struct {
 	folded map[string]int // by lower case, as Delta compares names
 	start  int            // the field that the last object began with
 	object uint64         // counts the objects that were read
+	given  uint64         // what object was when fields got values that go before those of the object now read
+	loose  bool           // other fields are passed over
+	other  uint64         // what object was when there last were such
 }
+
+// nothingGiven is no value of fieldTable.object.
+const nothingGiven = 1<<64 - 1
 
 type field struct {
 	quoted string // as it stands in JSON text without spaces: "name":, "" if it would have escapes
@@ -73,33 +88,45 @@ type field struct {
 	object uint64 // the object that had it last
 }
 
-// planStruct plans the fields of a struct, or of the whole record. Those named skip are not read from
-// records.
-func planStruct(fields []arrow.Field, path, skip string) (*node, error) {
-	table := &fieldTable{exact: map[string]int{}, folded: map[string]int{}}
+// planStruct plans the fields of a struct, or of the whole record.
+func planStruct(fields []arrow.Field, path string) (*node, error) {
+	table := &fieldTable{exact: map[string]int{}, folded: map[string]int{}, given: nothingGiven}
 	store := &structs{}
 	var faults []error
 	for _, f := range fields {
-		if f.Name == skip {
-			continue
-		}
 		child, err := planField(f, join(path, f.Name))
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
-		at := len(table.list)
-		lower := strings.ToLower(f.Name)
-		if other, taken := table.folded[lower]; taken {
+		if other, taken := table.folded[strings.ToLower(f.Name)]; taken {
 			faults = append(faults, fmt.Errorf("columns %q and %q: names must differ in more than case",
 				join(path, table.list[other].name), join(path, f.Name)))
 			continue
 		}
-		table.exact[f.Name], table.folded[lower] = at, at
-		table.list = append(table.list, newField(f.Name, child, at+1))
+		table.add(f.Name, child)
 		store.fields = append(store.fields, child.store)
 	}
-	return &node{kind: kindStruct, typeName: "a struct", store: store, fields: table}, errors.Join(faults...)
+	return &node{kind: kindStruct, plain: kindStruct, typeName: "a struct", store: store, fields: table}, errors.Join(faults...)
+}
+
+// add adds a field.
+func (t *fieldTable) add(name string, n *node) {
+	at := len(t.list)
+	t.exact[name], t.folded[strings.ToLower(name)] = at, at
+	t.list = append(t.list, newField(name, n, at+1))
+}
+
+// find returns the field of that name, or else of one that differs in case; nil if there is none.
+func (t *fieldTable) find(name []byte) *field {
+	at, ok := t.exact[string(name)]
+	if !ok {
+		at, ok = t.fold(name)
+	}
+	if !ok {
+		return nil
+	}
+	return &t.list[at]
 }
 
 func newField(name string, n *node, follow int) field {
@@ -156,13 +183,14 @@ func planField(f arrow.Field, path string) (*node, error) {
 	if _, marked := f.Metadata.GetValue(jsonTextKey); marked && n.kind == kindString {
 		n.kind, n.typeName = kindJSON, "any value"
 	}
+	n.plain = n.kind
 	return n, nil
 }
 
 func planType(t arrow.DataType, path string, v validity) (*node, error) {
 	switch t := t.(type) {
 	case *arrow.StructType:
-		n, err := planStruct(t.Fields(), path, "")
+		n, err := planStruct(t.Fields(), path)
 		n.store.(*structs).validity = v
 		return n, err
 	case *arrow.ListType:

@@ -17,7 +17,9 @@ func (d *jsonDecoder) newField(key int, b []byte, i int) int {
 	name := d.keys.at(key)
 	switch d.opts.NewFields {
 	case Rescue:
-		d.rescue.put(name, b[i:end])
+		if !d.changes.readsKey() {
+			d.rescue.put(name, b[i:end])
+		}
 	case Fail:
 		return d.fail(freshet.CodeNewField, i, "found a field without a column, wanted none: new_fields is fail")
 	case Add:
@@ -57,6 +59,17 @@ type rescueLevel struct {
 }
 
 func (r *rescuer) begin() { r.wrote, r.levels = false, r.levels[:0] }
+
+// finish makes a row of what was put since begin.
+func (r *rescuer) finish() {
+	switch {
+	case r.into == nil:
+	case r.wrote:
+		r.into.finish()
+	default:
+		r.into.appendNull()
+	}
+}
 
 func (r *rescuer) enter(array bool) {
 	if r.into != nil {

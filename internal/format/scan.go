@@ -16,6 +16,8 @@ type scanner struct {
 	depth    int    // objects and arrays that are open
 	maxDepth int    // the most that may be
 	scratch  []byte // text whose escapes are resolved; the last one only
+	// bareFloats says that NaN, Infinity and -Infinity are numbers, as Java's JSON writers have it.
+	bareFloats bool
 }
 
 // begin readies the scanner for a new text.
@@ -186,6 +188,11 @@ func (s *scanner) number(b []byte, i int) int {
 		j++
 	}
 	digits := digitsEnd(b, j)
+	if digits == j && s.bareFloats {
+		if end := bareFloatEnd(b, i, j); end != failed {
+			return end
+		}
+	}
 	switch {
 	case digits == j:
 		return s.unexpected(b, j, "a value")
@@ -212,6 +219,16 @@ func (s *scanner) number(b []byte, i int) int {
 		j = digits
 	}
 	return j
+}
+
+// bareFloatEnd returns the end of the NaN or ±Infinity that begins at i, with its word at j; or failed.
+func bareFloatEnd(b []byte, i, j int) int {
+	for _, word := range []string{"NaN", "Infinity"} {
+		if len(b)-j >= len(word) && string(b[j:j+len(word)]) == word && (i == j || word != "NaN") {
+			return j + len(word)
+		}
+	}
+	return failed
 }
 
 func digitsEnd(b []byte, i int) int {

@@ -15,6 +15,8 @@ type shape struct {
 	numbers numbers
 	fields  map[string]*fieldShape // of the objects, by lower-case key
 	element *shape                 // of the arrays; nil if there were none
+	// declared is the type that the records themselves say the values have; nil if none does.
+	declared arrow.DataType
 }
 
 // kinds is a set of kinds of values.
@@ -93,8 +95,15 @@ func (s *shape) observe(value []byte) {
 		s.observeObject(value)
 	case '[':
 		s.observeArray(value)
+	case 'N', 'I':
+		s.seen |= aNumber
+		s.numbers.fraction = true
 	default:
 		s.seen |= aNumber
+		if isBareFloat(value) {
+			s.numbers.fraction = true
+			return
+		}
 		s.numbers.observe(value)
 	}
 }
@@ -157,7 +166,7 @@ func (s *shape) observeArray(value []byte) {
 
 // members calls do for each member of a valid object or array; the key of an array's is nil.
 func members(value []byte, do func(key, value []byte)) {
-	keys, values := scanner{}, scanner{maxDepth: len(value)} // two, since each has room for one text
+	keys, values := scanner{}, scanner{maxDepth: len(value), bareFloats: true} // two, since each has room for one text
 	i := skipSpace(value, 1)
 	for more := value[i] != '}' && value[i] != ']'; more; {
 		var key []byte
@@ -195,6 +204,7 @@ func (n *numbers) observe(value []byte) {
 // join adds what is known of other values of the same place.
 func (s *shape) join(o *shape) {
 	s.seen |= o.seen
+	s.declare(o.declared)
 	s.numbers.join(&o.numbers)
 	for lower, from := range o.fields {
 		f := s.field([]byte(lower))
@@ -221,6 +231,9 @@ func (n *numbers) join(o *numbers) {
 
 // resolve returns the least type of the values, nil if they tell none.
 func (s *shape) resolve() arrow.DataType {
+	if s.declared != nil {
+		return s.declared
+	}
 	switch s.seen {
 	case 0:
 		return nil
@@ -272,4 +285,40 @@ func tells(value []byte) bool {
 		return told
 	}
 	return true
+}
+
+// declare notes a type that records say the values have. Of two types it keeps the one that holds both.
+func (s *shape) declare(t arrow.DataType) {
+	if s.declared == nil || t == nil {
+		if t != nil {
+			s.declared = t
+		}
+		return
+	}
+	s.declared = holdsBoth(s.declared, t)
+}
+
+// holdsBoth returns the least type that holds all values of both: string if no other does.
+func holdsBoth(a, b arrow.DataType) arrow.DataType {
+	order := map[arrow.Type]int{arrow.INT8: 1, arrow.INT16: 2, arrow.INT32: 3, arrow.INT64: 4,
+		arrow.FLOAT32: 11, arrow.FLOAT64: 12}
+	rankA, rankB := order[a.ID()], order[b.ID()]
+	aDecimal, isA := a.(*arrow.Decimal128Type)
+	bDecimal, isB := b.(*arrow.Decimal128Type)
+	switch {
+	case arrow.TypeEqual(a, b):
+		return a
+	case rankA > 0 && rankB > 0 && rankA/10 == rankB/10:
+		if rankA < rankB {
+			return b
+		}
+		return a
+	case isA && isB:
+		scale := max(aDecimal.Scale, bDecimal.Scale)
+		precision := max(aDecimal.Precision-aDecimal.Scale, bDecimal.Precision-bDecimal.Scale) + scale
+		if precision <= 38 {
+			return &arrow.Decimal128Type{Precision: precision, Scale: scale}
+		}
+	}
+	return arrow.BinaryTypes.String
 }

@@ -59,6 +59,12 @@ func (d *jsonDecoder) value(n *node, b []byte, i int) int {
 		if c == '{' {
 			return d.dictionary(n, b, i)
 		}
+	case kindWire:
+		return d.wired(n, b, i)
+	case kindCapture:
+		return d.capture(n, b, i)
+	case kindImage:
+		return d.image(n, b, i)
 	}
 	return d.other(n, b, i)
 }
@@ -112,6 +118,9 @@ func (d *jsonDecoder) other(n *node, b []byte, i int) int {
 		n.store.(*text).append(found)
 	case n.kind == kindBool:
 		ok = d.fromBool(n, found, i)
+	case (n.kind == kindDouble || n.kind == kindFloat) && isBareFloat(found):
+		v, _ := parseNoNumber(found)
+		appendFloat(n, v)
 	case found[0] == '-' || found[0]-'0' <= 9:
 		ok = d.fromNumber(n, found, found, i)
 	default:
@@ -123,7 +132,13 @@ func (d *jsonDecoder) other(n *node, b []byte, i int) int {
 	return end
 }
 
+// wrongType sets the fault, unless the value only stands for one that was not sent.
 func (d *jsonDecoder) wrongType(n *node, found []byte, at int) int {
+	if d.changes.isPlaceholder(found) {
+		n.store.appendNull()
+		d.changes.standIns = append(d.changes.standIns, n)
+		return at
+	}
 	return d.fail(freshet.CodeWrongType, at, "found %s, wanted %s", describe(found), n.typeName)
 }
 
@@ -180,6 +195,11 @@ func (d *jsonDecoder) fromText(n *node, content []byte, at int) int {
 		return d.wrongType(n, quoted(), at)
 	}
 	return d.fromNumber(n, trimmed, quoted(), at)
+}
+
+// isBareFloat reports whether a value, which was scanned, is one of the floats that JSON has no numbers for.
+func isBareFloat(found []byte) bool {
+	return found[0] == 'N' || found[0] == 'I' || len(found) > 1 && found[1] == 'I'
 }
 
 // parseNoNumber reads the floats that JSON has no numbers for.
