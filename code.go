@@ -36,9 +36,7 @@ const (
 	CodeSequenceTie  Code = "FRE-3013" // two changes of a key that nothing orders
 	CodePartialRow   Code = "FRE-3014" // a row without some columns, whose key the table has not
 	CodeBadChange    Code = "FRE-3015" // a record that does not say what happened to which row
-	CodeUnknownOp    Code = "FRE-3013" // a change whose operation is missing, or none that is known
-	CodeNoKey        Code = "FRE-3014" // a change without a key, or with null in it
-	CodeTruncated    Code = "FRE-3015" // the origin's table was emptied at once
+	CodeTruncated    Code = "FRE-3016" // the origin's table was emptied at once
 	CodeStepFault    Code = "FRE-3101" // an expression failed on the row
 
 	CodeNoTable        Code = "FRE-4001" // the path is no Delta table

@@ -179,7 +179,7 @@ func (d *jsonDecoder) keyFields(key []byte, single *field) int {
 		return end
 	}
 	if single == nil {
-		return d.fail(freshet.CodeNoKey, -1, "found the key %q, wanted a JSON object with the columns of the key; "+
+		return d.fail(freshet.CodeBadChange, -1, "found the key %q, wanted a JSON object with the columns of the key; "+
 			"for a bare value, say which column it is: key: [COLUMN]", clip(string(key)))
 	}
 	t := d.root.fields

@@ -86,8 +86,8 @@ func (o *ChangeOptions) kinds() (map[string]freshet.Kind, error) {
 //
 // An insert has all columns: those it lacks are null. An update, which is all that is not another kind, says
 // what the row is now. Of a deleted row only what the record has was sent. Records are rejected with
-// freshet.CodeUnknownOp when nothing says what their operation means, and with freshet.CodeNoKey when a column
-// of the key is missing or null.
+// freshet.CodeBadChange when nothing says what their operation means, or when a column of the key is missing or
+// null.
 type Changes struct {
 	json  *JSON
 	opts  ChangeOptions
@@ -289,10 +289,10 @@ func (r *changeReader) keyPart(key, value []byte, _ int) int {
 	case len(key) > 0:
 		return r.jsonDecoder.keyFields(key, single)
 	case len(r.key) == 0:
-		return r.fail(freshet.CodeNoKey, -1, "found no key, wanted a JSON object with the columns of the key; where they "+
+		return r.fail(freshet.CodeBadChange, -1, "found no key, wanted a JSON object with the columns of the key; where they "+
 			"are fields of the record, name them: key: [COLUMN]")
 	case value == nil:
-		return r.fail(freshet.CodeNoKey, -1, "found neither a value nor a key, wanted the key of the row that is gone")
+		return r.fail(freshet.CodeBadChange, -1, "found neither a value nor a key, wanted the key of the row that is gone")
 	}
 	return 0
 }
@@ -309,10 +309,10 @@ func (r *changeReader) kind(value []byte) (freshet.Kind, bool) {
 	kind, ok := r.f.kinds[string(op)]
 	switch {
 	case op == nil:
-		r.fail(freshet.CodeUnknownOp, -1, "found no operation in the field %s, wanted one", r.f.opts.Op)
+		r.fail(freshet.CodeBadChange, -1, "found no operation in the field %s, wanted one", r.f.opts.Op)
 		return 0, false
 	case !ok:
-		r.fail(freshet.CodeUnknownOp, -1, "found the operation %q in the field %s, which none of the lists insert, "+
+		r.fail(freshet.CodeBadChange, -1, "found the operation %q in the field %s, which none of the lists insert, "+
 			"update, upsert and delete names", clip(string(op)), r.f.opts.Op)
 	}
 	return kind, ok
@@ -329,7 +329,7 @@ func (d *jsonDecoder) nullKey(of []int) bool {
 				continue
 			}
 		}
-		d.fail(freshet.CodeNoKey, -1, "found no value in the key, or null, wanted %s", f.node.typeName)
+		d.fail(freshet.CodeBadChange, -1, "found no value in the key, or null, wanted %s", f.node.typeName)
 		d.inField(f.name)
 		return true
 	}

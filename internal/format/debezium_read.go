@@ -267,7 +267,7 @@ func (r *debeziumReader) wrongImages(op []byte, wanted string) int {
 }
 
 func (r *debeziumReader) unknownOp(op []byte) int {
-	return r.fail(freshet.CodeUnknownOp, -1, "found the operation %q, wanted c, u, d, r, t or m", clip(string(op)))
+	return r.fail(freshet.CodeBadChange, -1, "found the operation %q, wanted c, u, d, r, t or m", clip(string(op)))
 }
 
 // control deals with records that are no changes: heartbeats, ends of transactions and changes of schemas are
@@ -284,7 +284,7 @@ func (r *debeziumReader) control(op []byte) int {
 	case r.slots[slotSentAt] != nil && t.other != t.object:
 		return 0
 	}
-	return r.fail(freshet.CodeUnknownOp, -1, "found no operation, wanted a change event; are the records flattened?")
+	return r.fail(freshet.CodeBadChange, -1, "found no operation, wanted a change event; are the records flattened?")
 }
 
 // table returns the name of the change's table, with its schema or database.
@@ -325,7 +325,7 @@ func (r *debeziumReader) deleted(key []byte) int {
 	case len(r.key) > 0 && isObject(r.slots[slotBefore]):
 		return r.deletedBefore()
 	default:
-		return r.fail(freshet.CodeNoKey, -1, "found a row that is gone and no key, wanted the key of the record; has "+
+		return r.fail(freshet.CodeBadChange, -1, "found a row that is gone and no key, wanted the key of the record; has "+
 			"the table none, say that rows before are whole, or name the columns of its key")
 	}
 	t := r.root.fields
@@ -405,7 +405,7 @@ func (r *debeziumReader) deletedBefore() int {
 		isKey[k] = true
 		f := &r.root.fields.list[k]
 		if f.node.store.nullAt(row) {
-			r.fail(freshet.CodeNoKey, -1, "found no value in the key, or null, wanted %s", f.node.typeName)
+			r.fail(freshet.CodeBadChange, -1, "found no value in the key, or null, wanted %s", f.node.typeName)
 			return r.inField(f.name)
 		}
 	}
