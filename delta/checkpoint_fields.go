@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unsafe"
 )
 
 // The leaf columns of a checkpoint that are known, by their paths, and what their values mean. A column that
@@ -121,52 +122,40 @@ func solid(m map[string]*string) map[string]string {
 	return out
 }
 
-// actionBatch is rows of a checkpoint whose columns are being filled in.
-type actionBatch struct {
-	rows []Action
-	pass []bool // the rows that become actions; nil: all
-	adds []Add  // that are made and not used yet
-}
-
 // fieldRead takes a column's part of the rows of a batch.
-type fieldRead func(b *actionBatch) error
+type fieldRead func(rows []Action) error
 
 // takes reports whether a row has what the columns of this path fill in.
-func takes(path string) func(b *actionBatch, row int) bool {
+func takes(path string) func(a *Action) bool {
 	switch top := topOf(path); {
 	case path == openers[kindAdd]:
-		return (*actionBatch).openAdd
+		return openAdds()
 	case path == openers[kindOf[top]]:
-		return (*actionBatch).opens
+		return func(*Action) bool { return true }
 	case path == addVectorOpen || path == removeVectorOpen:
-		return func(b *actionBatch, row int) bool { return b.rows[row].Add != nil || b.rows[row].Remove != nil }
+		return func(a *Action) bool { return a.Add != nil || a.Remove != nil }
 	case strings.HasPrefix(path, addVectorPrefix):
-		return func(b *actionBatch, row int) bool { a := b.rows[row].Add; return a != nil && a.DeletionVector != nil }
+		return func(a *Action) bool { return a.Add != nil && a.Add.DeletionVector != nil }
 	case strings.HasPrefix(path, removeVectorStart):
-		return func(b *actionBatch, row int) bool {
-			a := b.rows[row].Remove
-			return a != nil && a.DeletionVector != nil
-		}
+		return func(a *Action) bool { return a.Remove != nil && a.Remove.DeletionVector != nil }
 	case top == "add":
-		return func(b *actionBatch, row int) bool { return b.rows[row].Add != nil }
+		return func(a *Action) bool { return a.Add != nil }
 	default:
 		kind := kindOf[top]
-		return func(b *actionBatch, row int) bool { return b.rows[row].kinds()&kind != 0 }
+		return func(a *Action) bool { return a.kinds()&kind != 0 }
 	}
 }
 
-func (b *actionBatch) opens(row int) bool { return b.pass == nil || b.pass[row] }
-
-// openAdd makes the row an add action.
-func (b *actionBatch) openAdd(row int) bool {
-	if !b.opens(row) {
-		return false
+// openAdds returns what makes a row an add action.
+func openAdds() func(a *Action) bool {
+	var made []Add
+	return func(a *Action) bool {
+		if len(made) == 0 {
+			made = make([]Add, addsAtOnce)
+		}
+		a.Add, made = &made[0], made[1:]
+		return true
 	}
-	if len(b.adds) == 0 {
-		b.adds = make([]Add, min(addsAtOnce, len(b.rows)-row))
-	}
-	b.rows[row].Add, b.adds = &b.adds[0], b.adds[1:]
-	return true
 }
 
 // kinds is the set of kinds that the action holds.
@@ -198,71 +187,61 @@ func (a *Action) kinds() (k kinds) {
 
 // scalar returns the reader of a column without repetition; nil when the column is not known.
 func (l *leaf) scalar(path string) fieldRead {
-	takes := takes(path)
 	if set, ok := textFields[path]; ok {
-		keep := func(b []byte) string { return string(b) }
 		if kindOf[topOf(path)]&kindFiles != 0 {
-			keep = (&textBlocks{}).of
-		}
-		return func(b *actionBatch) error {
-			return l.fill(b, takes, func(a *Action, value int) error {
+			return l.fill(path, func(a *Action, value int) error {
 				v, err := l.text(value)
-				set(a, keep(v))
+				set(a, unsafe.String(unsafe.SliceData(v), len(v))) // of the batch, which has a few dozen
 				return err
 			})
 		}
+		return l.fill(path, func(a *Action, value int) error {
+			v, err := l.text(value)
+			set(a, string(v))
+			return err
+		})
 	}
 	if set, ok := intFields[path]; ok {
-		return func(b *actionBatch) error {
-			return l.fill(b, takes, func(a *Action, value int) error {
-				v, err := l.int(value)
-				set(a, v)
-				return err
-			})
-		}
+		return l.fill(path, func(a *Action, value int) error {
+			v, err := l.int(value)
+			set(a, v)
+			return err
+		})
 	}
 	if set, ok := boolFields[path]; ok {
-		return func(b *actionBatch) error {
-			return l.fill(b, takes, func(a *Action, value int) error {
-				v, err := l.bool(value)
-				set(a, v)
-				return err
-			})
-		}
+		return l.fill(path, func(a *Action, value int) error {
+			v, err := l.bool(value)
+			set(a, v)
+			return err
+		})
 	}
 	return nil
 }
 
-// fill takes the next entry of each row, and sets the values of rows that take one.
-func (l *leaf) fill(b *actionBatch, takes func(b *actionBatch, row int) bool, set func(a *Action, value int) error) error {
-	for row := 0; row < len(b.rows); {
-		ok, err := l.more()
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return errShortColumn
-		}
-		for end := min(len(b.rows), row+l.n-l.at); row < end; row++ {
-			value := l.take()
-			if value < 0 || !takes(b, row) {
+// fill returns what takes the next entry of each row, and sets the values of rows that take one.
+func (l *leaf) fill(path string, set func(a *Action, value int) error) fieldRead {
+	takes := takes(path)
+	return func(rows []Action) error {
+		for i := range rows {
+			value := l.next()
+			if value < 0 || !takes(&rows[i]) {
 				continue
 			}
-			if err := set(&b.rows[row], value); err != nil {
+			if err := set(&rows[i], value); err != nil {
 				return err
 			}
 		}
+		return nil
 	}
-	return nil
 }
 
 // list returns the reader of a column of strings.
 func (l *leaf) list(path string, set func(*Action, []string)) fieldRead {
 	takes := takes(path)
-	return func(b *actionBatch) error {
-		for row := range b.rows {
+	return func(rows []Action) error {
+		for i := range rows {
 			var list []string
-			err := l.record(func(_ int16, value int) error {
+			err := l.record(func(value int) error {
 				if value < 0 {
 					return nil
 				}
@@ -273,8 +252,8 @@ func (l *leaf) list(path string, set func(*Action, []string)) fieldRead {
 			if err != nil {
 				return err
 			}
-			if takes(b, row) {
-				set(&b.rows[row], list)
+			if takes(&rows[i]) {
+				set(&rows[i], list)
 			}
 		}
 		return nil
@@ -302,14 +281,14 @@ func (n interner) of(b []byte) *string {
 func mapOf(path string, keys, values *leaf, set func(*Action, map[string]*string)) fieldRead {
 	takes := takes(path)
 	r := mapReader{keys: keys, values: values, shared: interner{}}
-	return func(b *actionBatch) error {
-		for row := range b.rows {
+	return func(rows []Action) error {
+		for i := range rows {
 			m, err := r.next()
 			if err != nil {
 				return fmt.Errorf("column %s: %w", path, err)
 			}
-			if m != nil && takes(b, row) {
-				set(&b.rows[row], m)
+			if m != nil && takes(&rows[i]) {
+				set(&rows[i], m)
 			}
 		}
 		return nil
@@ -327,7 +306,7 @@ var errFewValues = errors.New("it has fewer values than keys")
 // next is the map of the next row; nil when it is empty.
 func (r *mapReader) next() (m map[string]*string, err error) {
 	r.names = r.names[:0]
-	err = r.keys.record(func(_ int16, value int) error {
+	err = r.keys.record(func(value int) error {
 		if value < 0 {
 			return nil
 		}
@@ -339,7 +318,7 @@ func (r *mapReader) next() (m map[string]*string, err error) {
 		return nil, err
 	}
 	at := 0
-	err = r.values.record(func(_ int16, value int) error {
+	err = r.values.record(func(value int) error {
 		if at >= len(r.names) {
 			return nil // the one entry of an empty or absent map
 		}

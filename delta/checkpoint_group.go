@@ -11,12 +11,14 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/metadata"
 	"github.com/apache/arrow-go/v18/parquet/schema"
 
+	"github.com/freshet-io/freshet/delta/internal/parquet"
 	"github.com/freshet-io/freshet/store"
 )
 
 const (
-	// rowsAtOnce is how many rows of a checkpoint are decoded before they are handed on.
-	rowsAtOnce = 1024
+	// rowsAtOnce is how many rows of a checkpoint are decoded before they are handed on. Texts of files share the memory of
+	// so many: whoever keeps one keeps the others.
+	rowsAtOnce = 64
 	// addsAtOnce is how many add actions are made at once; whoever keeps one keeps the others.
 	addsAtOnce = 16
 )
@@ -70,9 +72,12 @@ func readCheckpointFile(ctx context.Context, st store.Store, key string, size in
 
 // groupReader reads one row group.
 type groupReader struct {
-	left  int64
-	reads []fieldRead
-	pass  []bool // those of the rows to come that a sieve lets pass; nil: all
+	left   int64
+	leaves []*leaf
+	reads  []fieldRead
+	pass   []bool // those of the rows to come that a sieve lets pass; nil: all
+	room   int64  // bytes that the batch may yet take
+	most   int64  // bytes of a batch
 }
 
 // openGroup opens the columns of a row group that are wanted and not empty; nil when there are none.
@@ -87,7 +92,8 @@ func openGroup(f *parquetFile, i int, want kinds, sieve *statsSieve) (*groupRead
 	if len(chosen) == 0 || meta.NumRows() == 0 {
 		return nil, nil
 	}
-	g := &groupReader{left: meta.NumRows()}
+	g := &groupReader{left: meta.NumRows(), most: f.src.room()}
+	g.room = g.most
 	var err error
 	if sieve != nil && present == kindAdd {
 		var some bool
@@ -95,11 +101,10 @@ func openGroup(f *parquetFile, i int, want kinds, sieve *statsSieve) (*groupRead
 			return nil, err
 		}
 	}
-	leaves, err := openLeaves(f, i, chosen)
-	if err != nil {
+	if g.leaves, err = openLeaves(f, i, chosen, &g.room); err != nil {
 		return nil, err
 	}
-	g.reads = plan(leaves)
+	g.reads = plan(g.leaves)
 	return g, nil
 }
 
@@ -185,17 +190,41 @@ func chunkSpan(f *parquetFile, meta *metadata.RowGroupMetaData, column int) (spa
 func (g *groupReader) read(rows []Action) ([]Action, error) {
 	n := int(min(g.left, rowsAtOnce))
 	g.left -= int64(n)
-	b := &actionBatch{rows: rows[:n]}
-	clear(b.rows)
+	g.room = g.most
+	passing := []parquet.Range{{From: 0, To: n}}
 	if g.pass != nil {
-		b.pass, g.pass = g.pass[:n], g.pass[n:]
+		passing, g.pass = trueRanges(g.pass[:n]), g.pass[n:]
 	}
-	for _, read := range g.reads {
-		if err := read(b); err != nil {
+	for _, l := range g.leaves {
+		if err := l.load(n, passing); err != nil {
 			return nil, err
 		}
 	}
-	return slices.DeleteFunc(b.rows, func(a Action) bool { return a.kinds() == 0 }), nil
+	rows = rows[:0]
+	for _, r := range passing {
+		rows = rows[:len(rows)+r.To-r.From]
+	}
+	clear(rows)
+	for _, read := range g.reads {
+		if err := read(rows); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(rows, func(a Action) bool { return a.kinds() == 0 }), nil
+}
+
+// trueRanges are the places that are true.
+func trueRanges(pass []bool) (ranges []parquet.Range) {
+	for i, ok := range pass {
+		switch n := len(ranges); {
+		case !ok:
+		case n > 0 && ranges[n-1].To == i:
+			ranges[n-1].To++
+		default:
+			ranges = append(ranges, parquet.Range{From: i, To: i + 1})
+		}
+	}
+	return ranges
 }
 
 // plan orders the columns so that openers come first, and pairs the columns of maps. Unknown columns are left

@@ -12,6 +12,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	arrowparquet "github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/schema"
+
+	"github.com/freshet-io/freshet/delta/internal/parquet"
 )
 
 // statsFromColumns makes the statistics' JSON of a row from the columns of stats_parsed, for checkpoints that
@@ -29,13 +31,10 @@ func statsFromColumns(leaves []*leaf) fieldRead {
 			columns = append(columns, column{l, l.path[2:], l.jsonFormat()})
 		}
 	}
-	next := func(a *Add) error {
+	next := func(a *Add) {
 		var o nestedObject
 		for _, c := range columns {
-			i, err := c.leaf.next()
-			if err != nil {
-				return err
-			}
+			i := c.leaf.next()
 			if i < 0 || c.format == nil || a == nil {
 				continue
 			}
@@ -46,13 +45,10 @@ func statsFromColumns(leaves []*leaf) fieldRead {
 		if a != nil && a.Stats == "" {
 			a.Stats = o.close()
 		}
-		return nil
 	}
-	return func(b *actionBatch) error {
-		for row := range b.rows {
-			if err := next(b.rows[row].Add); err != nil {
-				return err
-			}
+	return func(rows []Action) error {
+		for i := range rows {
+			next(rows[i].Add)
 		}
 		return nil
 	}
@@ -107,29 +103,37 @@ func (l *leaf) jsonFormat() func(value int) (string, bool) {
 	if d, ok := logical.(schema.DecimalLogicalType); ok {
 		return l.decimalFormat(d.Scale())
 	}
-	switch l.column.PhysicalType() {
-	case arrowparquet.Types.Boolean:
-		return func(i int) (string, bool) { return strconv.FormatBool(l.bools[i]), true }
-	case arrowparquet.Types.Int32:
+	whole := func(i int) int64 {
+		v, _ := l.int(i)
+		return v
+	}
+	switch l.stored {
+	case parquet.PhysicalBoolean:
+		return func(i int) (string, bool) { return strconv.FormatBool(l.batch.Fixed[i] != 0), true }
+	case parquet.PhysicalInt32:
 		if _, ok := logical.(schema.DateLogicalType); ok {
-			return func(i int) (string, bool) { return `"` + formatDate(int64(l.int32s[i])) + `"`, true }
+			return func(i int) (string, bool) { return `"` + formatDate(whole(i)) + `"`, true }
 		}
-		return func(i int) (string, bool) { return strconv.Itoa(int(l.int32s[i])), true }
-	case arrowparquet.Types.Int64:
+		return func(i int) (string, bool) { return strconv.FormatInt(whole(i), 10), true }
+	case parquet.PhysicalInt64:
 		if ts, ok := logical.(schema.TimestampLogicalType); ok {
 			return l.timestampFormat(ts)
 		}
-		return func(i int) (string, bool) { return strconv.FormatInt(l.int64s[i], 10), true }
-	case arrowparquet.Types.Int96:
-		return func(i int) (string, bool) { return int96Text(l.int96s[i]), true }
-	case arrowparquet.Types.Float:
-		return func(i int) (string, bool) { return floatText(float64(l.floats[i]), 32) }
-	case arrowparquet.Types.Double:
-		return func(i int) (string, bool) { return floatText(l.double[i], 64) }
-	case arrowparquet.Types.ByteArray:
+		return func(i int) (string, bool) { return strconv.FormatInt(whole(i), 10), true }
+	case parquet.PhysicalInt96:
+		return func(i int) (string, bool) { return int96Text(arrowparquet.Int96(l.fixed(i))), true }
+	case parquet.PhysicalFloat:
+		return func(i int) (string, bool) {
+			return floatText(float64(math.Float32frombits(binary.LittleEndian.Uint32(l.fixed(i)))), 32)
+		}
+	case parquet.PhysicalDouble:
+		return func(i int) (string, bool) {
+			return floatText(math.Float64frombits(binary.LittleEndian.Uint64(l.fixed(i))), 64)
+		}
+	case parquet.PhysicalBytes:
 		if _, ok := logical.(schema.StringLogicalType); ok {
 			return func(i int) (string, bool) {
-				return string(appendJSONString(nil, string(l.bytes[i]))), utf8.Valid(l.bytes[i])
+				return string(appendJSONString(nil, string(l.bytes(i)))), utf8.Valid(l.bytes(i))
 			}
 		}
 	}
@@ -137,23 +141,26 @@ func (l *leaf) jsonFormat() func(value int) (string, bool) {
 }
 
 func (l *leaf) decimalFormat(scale int32) func(value int) (string, bool) {
-	big := func(b []byte) (string, bool) {
+	bytes := l.fixed
+	switch l.stored {
+	case parquet.PhysicalInt32, parquet.PhysicalInt64:
+		return func(i int) (string, bool) {
+			v, err := l.int(i)
+			return decimal128.FromI64(v).ToString(scale), err == nil
+		}
+	case parquet.PhysicalBytes:
+		bytes = l.bytes
+	case parquet.PhysicalFixed:
+	default:
+		return nil
+	}
+	return func(i int) (string, bool) {
+		b := bytes(i)
 		if len(b) == 0 || len(b) > 16 {
 			return "", false
 		}
 		return bigEndianDecimal(b).ToString(scale), true
 	}
-	switch l.column.PhysicalType() {
-	case arrowparquet.Types.Int32:
-		return func(i int) (string, bool) { return decimal128.FromI64(int64(l.int32s[i])).ToString(scale), true }
-	case arrowparquet.Types.Int64:
-		return func(i int) (string, bool) { return decimal128.FromI64(l.int64s[i]).ToString(scale), true }
-	case arrowparquet.Types.ByteArray:
-		return func(i int) (string, bool) { return big(l.bytes[i]) }
-	case arrowparquet.Types.FixedLenByteArray:
-		return func(i int) (string, bool) { return big(l.fixed[i]) }
-	}
-	return nil
 }
 
 func bigEndianDecimal(b []byte) decimal128.Num {
@@ -176,7 +183,10 @@ func (l *leaf) timestampFormat(ts schema.TimestampLogicalType) func(value int) (
 	if ts.IsAdjustedToUTC() {
 		zone = "Z"
 	}
-	return func(i int) (string, bool) { return microsText(micros(l.int64s[i]), zone), true }
+	return func(i int) (string, bool) {
+		v, err := l.int(i)
+		return microsText(micros(v), zone), err == nil
+	}
 }
 
 func floorDiv(v, by int64) int64 {

@@ -3,15 +3,16 @@ package delta
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	arrowparquet "github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/metadata"
 	"github.com/apache/arrow-go/v18/parquet/schema"
 
+	"github.com/freshet-io/freshet/delta/internal/parquet"
 	"github.com/freshet-io/freshet/expr"
 )
 
@@ -267,6 +268,9 @@ func findJSON(object []byte, path []string) (value []byte) {
 	return value
 }
 
+// sievedAtOnce is how many rows of a checkpoint are sieved at once.
+const sievedAtOnce = 512
+
 // sieveGroup tells which rows of a row group of a checkpoint the sieve lets pass; any is false when it is none. A row that
 // is no add passes.
 func (s *statsSieve) sieveGroup(f *parquetFile, group int) (pass []bool, any bool, err error) {
@@ -274,24 +278,29 @@ func (s *statsSieve) sieveGroup(f *parquetFile, group int) (pass []bool, any boo
 	if len(tests) == 0 {
 		return nil, true, nil
 	}
-	meta := f.RowGroup(group).MetaData()
-	leaves, err := openLeaves(f, group, columns)
+	room := f.src.room()
+	leaves, err := openLeaves(f, group, columns, &room)
 	if err != nil {
 		return nil, false, err
 	}
-	pass = make([]bool, meta.NumRows())
-	for i := range pass {
-		pass[i] = true
-		for j := range leaves {
-			at, err := leaves[j].next()
-			if err != nil {
+	pass = make([]bool, f.RowGroup(group).NumRows())
+	for from := 0; from < len(pass); from += sievedAtOnce {
+		part := pass[from:min(from+sievedAtOnce, len(pass))]
+		room = f.src.room()
+		for i := range part {
+			part[i] = true
+		}
+		for i, l := range leaves {
+			if err := l.load(len(part), []parquet.Range{{From: 0, To: len(part)}}); err != nil {
 				return nil, false, err
 			}
-			if at >= 0 && pass[i] {
-				pass[i] = !tests[j](leaves[j], at)
+			for j := range part {
+				if at := l.next(); at >= 0 && part[j] {
+					part[j] = !tests[i](l, at)
+				}
 			}
 		}
-		any = any || pass[i]
+		any = any || slices.Contains(part, true)
 	}
 	return pass, any, nil
 }
@@ -343,9 +352,9 @@ func (r *sieveRange) columnTest(c *schema.Column, least bool) sieveTest {
 		}
 		return func(l *leaf, at int) bool {
 			if least {
-				return bytes.Compare(l.bytes[at], r.to) > 0
+				return bytes.Compare(l.bytes(at), r.to) > 0
 			}
-			return bytes.Compare(l.bytes[at], r.from) < 0
+			return bytes.Compare(l.bytes(at), r.from) < 0
 		}
 	case schema.DateLogicalType:
 		ok = r.typ == Date
@@ -365,32 +374,4 @@ func (r *sieveRange) columnTest(c *schema.Column, least bool) sieveTest {
 		v, err := l.int(at)
 		return err == nil && (least && v > r.hi || !least && v < r.lo-slack)
 	}
-}
-
-// openLeaves opens columns of a row group, whose bytes are fetched together.
-func openLeaves(f *parquetFile, group int, columns []int) ([]*leaf, error) {
-	rows := f.RowGroup(group)
-	meta := rows.MetaData()
-	var parts []span
-	for _, c := range columns {
-		p, err := chunkSpan(f, meta, c)
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, p)
-	}
-	if err := f.src.hold(parts); err != nil {
-		return nil, err
-	}
-	leaves := make([]*leaf, len(columns))
-	for j, c := range columns {
-		var r file.ColumnChunkReader
-		r, err := rows.Column(c)
-		if err != nil {
-			return nil, err
-		}
-		leaves[j] = newLeaf(f.MetaData().Schema.Column(c))
-		leaves[j].open(r, meta.NumRows())
-	}
-	return leaves, nil
 }

@@ -121,6 +121,7 @@ func (r *ColumnReader) readBytes(v *Values, k int) error {
 	if before > maxData-len(rest) {
 		return errLarge
 	}
+	v.Data = slices.Grow(v.Data, len(rest)/r.left*k) // as long as those of the page are on average
 	for range k {
 		value, tail, err := plainBytes(rest)
 		if err != nil {
