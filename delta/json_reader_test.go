@@ -208,3 +208,32 @@ func FuzzLastCheckpoint(f *testing.F) {
 		_, _ = checksumJSON(data)
 	})
 }
+
+func TestParseLog_RemoveWithNulls_KeepsTheFieldsBehindThem(t *testing.T) {
+	got, err := parseAll(`{"remove":{"extendedFileMetadata":null,"deletionTimestamp":null,"path":"a","size":5,"stats":{"numRecords":1}}}`)
+	if err != nil || len(got) != 1 || got[0].Remove == nil {
+		t.Fatalf("got %v, %v, want a remove", got, err)
+	}
+	r := got[0].Remove
+	if r.ExtendedFileMetadata != nil || r.DeletionTimestamp != nil || r.Path != "a" || deref(r.Size) != 5 ||
+		r.Stats != `{"numRecords":1}` {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestParseLog_UnwantedActions_PassedOverWhateverTheirForm(t *testing.T) {
+	const txn = `{"txn":{"appId":"a","version":1}}`
+	for _, add := range []string{`{"add":{"path":"x","tags":{"a":"}"}}}`, "{\"add\":{\"path\":\"x\",\n\"tags\":{\"a\":null}\n}}",
+		"{\"add\":\n{\"path\":\"x\"}}", `{"add":null}`, `{"add":{"path":"}"}} `} {
+		n := 0
+		for a, err := range parseLog("commit", []byte(txn+"\n"+add+"\n"+txn+add+"\r\n"+txn+"\n"), kindTxn) {
+			if err != nil || a.Txn == nil {
+				t.Fatalf("%q: got %+v, %v", add, a, err)
+			}
+			n++
+		}
+		if n != 3 {
+			t.Errorf("%q: got %d actions, want 3", add, n)
+		}
+	}
+}

@@ -115,99 +115,93 @@ func (a *Action) parse(r *jsonReader, kind, want kinds) (err error) {
 	return err
 }
 
-func (a *Add) parse(r *jsonReader, stats bool) error {
-	f := fileFields{path: &a.Path, dataChange: &a.DataChange, partitionValues: &a.PartitionValues, tags: &a.Tags,
-		vector: &a.DeletionVector, baseRowID: &a.BaseRowID, rowVersion: &a.DefaultRowCommitVersion}
-	if stats {
-		f.stats = &a.Stats
-	}
-	return f.parse(r, func(key []byte) (err error) {
-		switch string(key) {
-		case "size":
-			a.Size, err = r.int()
-		case "modificationTime":
-			a.ModificationTime, err = r.int()
-		case "clusteringProvider":
-			a.ClusteringProvider, err = r.str()
-		default:
-			err = r.skip()
-		}
-		return err
-	})
-}
+func (a *Add) parse(r *jsonReader, stats bool) error { return a.parseFile(r, stats, nil) }
 
 func (a *Remove) parse(r *jsonReader, stats bool) error {
-	f := fileFields{path: &a.Path, dataChange: &a.DataChange, partitionValues: &a.PartitionValues, tags: &a.Tags,
-		vector: &a.DeletionVector, baseRowID: &a.BaseRowID, rowVersion: &a.DefaultRowCommitVersion}
-	if stats {
-		f.stats = &a.Stats
-	}
-	return f.parse(r, func(key []byte) (err error) {
-		switch string(key) {
-		case "deletionTimestamp":
-			a.DeletionTimestamp, err = r.optional()
-		case "extendedFileMetadata":
-			var v bool
-			if !r.null() {
-				v, err = r.bool()
-				a.ExtendedFileMetadata = &v
-			}
-		case "size":
-			a.Size, err = r.optional()
-		default:
-			err = r.skip()
-		}
-		return err
-	})
+	var f Add
+	var own removal
+	err := f.parseFile(r, stats, &own)
+	*a = Remove{Path: f.Path, DeletionTimestamp: own.at, DataChange: f.DataChange, ExtendedFileMetadata: own.extended,
+		PartitionValues: f.PartitionValues, Size: own.size, Stats: f.Stats, Tags: f.Tags, DeletionVector: f.DeletionVector,
+		BaseRowID: f.BaseRowID, DefaultRowCommitVersion: f.DefaultRowCommitVersion}
+	return err
 }
 
-// fileFields are the fields that adds and removes have in common; stats is nil when statistics are not
-// wanted. Long texts are packed.
-type fileFields struct {
-	path                  *string
-	dataChange            *bool
-	partitionValues, tags *map[string]*string
-	stats                 *string
-	vector                **DeletionVector
-	baseRowID, rowVersion **int64
+// removal is what a remove has otherwise than an add.
+type removal struct {
+	at, size *int64
+	extended *bool
 }
 
-// parse takes an object; other takes the values of fields that are not in common.
-func (f *fileFields) parse(r *jsonReader, other func(key []byte) error) error {
+// parseFile takes an add, or, where of is there, a remove.
+func (a *Add) parseFile(r *jsonReader, stats bool, of *removal) error {
 	err := r.object(func(key []byte) (err error) {
 		switch string(key) {
 		case "path":
-			*f.path, err = r.packed()
+			a.Path, err = r.packed()
 		case "partitionValues":
-			*f.partitionValues, err = r.stringMap()
+			a.PartitionValues, err = r.stringMap()
+		case "size":
+			if of != nil {
+				of.size, err = r.optional()
+			} else {
+				a.Size, err = r.int()
+			}
+		case "modificationTime":
+			a.ModificationTime, err = r.int()
 		case "dataChange":
-			*f.dataChange, err = r.bool()
+			a.DataChange, err = r.bool()
 		case "stats":
-			if f.stats == nil {
-				return r.skip()
-			}
-			if r.peek() == '"' {
-				*f.stats, err = r.packed()
-			} else { // a writer that put an object in place of its text is understood
-				*f.stats, err = r.loose()
-			}
+			a.Stats, err = r.stats(stats)
 		case "tags":
-			*f.tags, err = r.stringMap()
+			a.Tags, err = r.stringMap()
 		case "deletionVector":
-			*f.vector, err = parseDeletionVector(r)
+			a.DeletionVector, err = parseDeletionVector(r)
 		case "baseRowId":
-			*f.baseRowID, err = r.optional()
+			a.BaseRowID, err = r.optional()
 		case "defaultRowCommitVersion":
-			*f.rowVersion, err = r.optional()
+			a.DefaultRowCommitVersion, err = r.optional()
+		case "clusteringProvider":
+			a.ClusteringProvider, err = r.str()
 		default:
-			err = other(key)
+			err = of.parse(r, key)
 		}
 		return err
 	})
-	if err == nil && *f.path == "" {
+	if err == nil && a.Path == "" {
 		err = errNoPath
 	}
 	return err
+}
+
+// parse takes the value of a field that adds do not have; one that is not known is passed over.
+func (m *removal) parse(r *jsonReader, key []byte) (err error) {
+	switch {
+	case m != nil && string(key) == "deletionTimestamp":
+		m.at, err = r.optional()
+	case m != nil && string(key) == "extendedFileMetadata":
+		if r.null() {
+			return nil
+		}
+		var v bool
+		v, err = r.bool()
+		m.extended = &v
+	default:
+		err = r.skip()
+	}
+	return err
+}
+
+// stats consumes the statistics of a file, a JSON text, and returns them if they are wanted. A writer that put an object in
+// the place of its text is understood.
+func (r *jsonReader) stats(wanted bool) (string, error) {
+	switch {
+	case !wanted:
+		return "", r.skip()
+	case r.peek() == '"':
+		return r.packed()
+	}
+	return r.loose()
 }
 
 func parseDeletionVector(r *jsonReader) (*DeletionVector, error) {

@@ -21,15 +21,19 @@ func (f *parquetFile) openColumn(meta *metadata.RowGroupMetaData, i int, room *i
 	}
 	column := f.MetaData().Schema.Column(i)
 	if chunk.CryptoMetadata() != nil {
-		return nil, &UnsupportedError{Feature: "Parquet encryption of the column " + column.Path()}
+		return nil, encrypted(f.src.key, "the encrypted column "+column.Path())
 	}
+	reach := min(part.to+unclaimed, f.src.size)
 	return parquet.OpenColumn(parquet.Chunk{
 		Type: parquet.Physical(column.PhysicalType()), Length: column.TypeLength(), Codec: chunk.Compression(),
 		MaxDef: int(column.MaxDefinitionLevel()), MaxRep: int(column.MaxRepetitionLevel()), Slot: slotLevel(column),
-		Entries: chunk.NumValues(), From: part.from, To: part.to, Room: room,
-		View: func(at int64, n int) ([]byte, error) { return f.src.view(at, n, part.to) },
+		Entries: chunk.NumValues(), From: part.from, To: part.to, Reach: reach, Room: room,
+		View: func(at int64, n int) ([]byte, error) { return f.src.view(at, n, reach) },
 	})
 }
+
+// unclaimed bounds the bytes of a column that early writers in Java left out of its size: the header of its dictionary.
+const unclaimed = 100
 
 // slotLevel is the definition level from which on an entry of the column is an element of its innermost list, 0 where it is in
 // none.

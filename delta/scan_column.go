@@ -58,16 +58,9 @@ func (r *fileReader) openColumn(f *pqarrow.SchemaField, leaves map[int]bool, met
 }
 
 func (r *fileReader) openLeaf(c *columnReader, f *pqarrow.SchemaField, meta *metadata.RowGroupMetaData) error {
-	part, err := chunkSpan(r.file, meta, f.ColIndex)
-	if err != nil {
-		return err
-	}
 	chunk, err := meta.ColumnChunk(f.ColIndex)
 	if err != nil {
 		return err
-	}
-	if chunk.CryptoMetadata() != nil {
-		return encrypted(r.key, "the encrypted column "+f.Field.Name)
 	}
 	column := r.file.MetaData().Schema.Column(f.ColIndex)
 	c.stored, c.slots = parquet.Physical(column.PhysicalType()), chunk.NumValues()
@@ -77,19 +70,9 @@ func (r *fileReader) openLeaf(c *columnReader, f *pqarrow.SchemaField, meta *met
 	if err := c.check(column.TypeLength()); err != nil {
 		return err
 	}
-	reach := min(part.to+unclaimed, r.file.src.size)
-	c.leaf, err = parquet.OpenColumn(parquet.Chunk{
-		Type: c.stored, Length: column.TypeLength(), Codec: chunk.Compression(),
-		MaxDef: int(column.MaxDefinitionLevel()), MaxRep: int(column.MaxRepetitionLevel()),
-		Slot: int(f.LevelInfo.RepeatedAncestorDefLevel), Entries: chunk.NumValues(),
-		From: part.from, To: part.to, Reach: reach, Room: &r.room,
-		View: func(at int64, n int) ([]byte, error) { return r.file.src.view(at, n, reach) },
-	})
+	c.leaf, err = r.file.openColumn(meta, f.ColIndex, &r.room)
 	return err
 }
-
-// unclaimed bounds the bytes of a column that early writers in Java left out of its size: the header of its dictionary.
-const unclaimed = 100
 
 // bytesOfRow is what a row takes in memory: on average over a row group of so many rows, but with the longest entries of
 // dictionaries.
