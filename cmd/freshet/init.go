@@ -20,7 +20,7 @@ const initProject = `# yaml-language-server: $schema=.freshet/project.schema.jso
 version: 1
 project: NAME
 lake:
-  root: ./lake                     # table ns.name is <root>/ns/name; a folder, s3://bucket/folder or gs://…
+  root: ./lake                     # table ns.name is <root>/ns/name; a folder, or s3://, gs://, az://…
 connections:
   events: {kafka: {brokers: ["${KAFKA_BROKERS:-localhost:9092}"]}}
   # With TLS and a login:
