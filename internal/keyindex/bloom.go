@@ -5,13 +5,13 @@ import (
 	"math/bits"
 )
 
-// filter tells most keys that a run does not hold. It is made of words of 64 bits, little-endian, and a key has four
-// bits of one word, which its fingerprint's upper half chooses: the top bits choose the word, so that a sorted batch
-// walks the filter in order, the low ones the bits.
+// filter tells most keys that a run does not hold. It is made of words of 64 bits, little-endian, and a key
+// has four bits of one word, which its fingerprint's upper half chooses: the top bits choose the word, so
+// that a sorted batch walks the filter in order, the low ones the bits.
 type filter []byte
 
-// filterMax is the most entries that a run may have to get a filter: larger ones would cost more memory than the
-// look-ups they spare.
+// filterMax is the most entries that a run may have to get a filter: larger ones would cost more memory than
+// the look-ups they spare.
 const filterMax = 16 << 20
 
 // filterSize is the bytes of the filter for so many entries, one each; 0 where there is to be none.
@@ -41,8 +41,8 @@ func (f filter) has(hi uint64) bool {
 	return binary.LittleEndian.Uint64(f.word(hi))&mask == mask
 }
 
-// split sorts keys into those that the run does not hold and those that it may. Both keep their order. It uses up refs
-// and some.
+// split sorts keys into those that the run does not hold and those that it may. Both keep their order. It
+// uses up refs and some.
 func (f filter) split(refs, some []ref) (none, maybe []ref) {
 	none, maybe = refs[:0], some[:0]
 	for _, r := range refs {

@@ -148,7 +148,7 @@ func (c *Change) put(id FileID, keys []Fingerprint, rows []int64, seqs []byte) e
 }
 
 // Delete says that keys are in the table no more. Where the same change adds a key, it stays, in whatever
-// order. seqs holds SequenceBytes for each key; a look-up does not answer with them. Errors: as Add.
+// order. Errors: as Add.
 func (c *Change) Delete(keys []Fingerprint) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,10 +171,11 @@ func (c *Change) Discard() error {
 // finish lets the next change begin.
 func (c *Change) finish() error {
 	c.done = true
+	err := c.sorter.close() // first, as the next change has a file of the same name
 	c.x.mu.Lock()
 	c.x.change = nil
 	c.x.mu.Unlock()
-	return c.sorter.close()
+	return err
 }
 
 // Commit makes the change and its version what look-ups see, durably, and ends it. When it fails the index is

@@ -50,7 +50,7 @@ func TestIndex_Killed_OldOrNew(t *testing.T) {
 	r := newRand(t)
 	dir := t.TempDir()
 	check(t, create(t, dir, identity(0)).Close())
-	for range 15 {
+	for range 8 {
 		told := runAndKill(t, dir, 1+r.IntN(25))
 		x, err := keyindex.Open(dir, identity(0))
 		check(t, err)

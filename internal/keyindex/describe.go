@@ -15,7 +15,7 @@ type Info struct {
 	Entries     uint64 // of all runs, superseded ones and deleted keys too
 	SizeBytes   uint64 // of all runs on disk
 	MemoryBytes uint64 // of the filters
-	MergeErr    error  // why the last merge in the background failed; nil when it did not. Look-ups do not suffer
+	MergeErr    error  // why the last merge in the background failed, from which look-ups do not suffer
 }
 
 // Run describes one run.

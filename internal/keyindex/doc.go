@@ -34,7 +34,7 @@
 //
 // One process has an index open, and one Change is open at a time. A run holds fewer than 2³² entries, a file
 // fewer than 2⁴⁰ rows. A commit writes the paths of all files: it is meant for tables of up to some 100,000
-// of them.
+// of them. A merge needs room on the disk for what it writes before what it has read goes.
 //
 // # Example
 //

@@ -221,7 +221,8 @@ func (x *Index) install(m *manifest, runs []*run) error {
 	old := x.state
 	x.mu.Unlock()
 	if err := writeManifest(x.dir, m); err != nil {
-		return err
+		fresh := slices.DeleteFunc(slices.Clone(runs), func(r *run) bool { return slices.Contains(old.runs, r) })
+		return errors.Join(err, unmapAll(fresh))
 	}
 	next := newState(m, runs)
 	x.mu.Lock()

@@ -323,7 +323,7 @@ func TestLookup_WhileChangesCome_SeesOneVersion(t *testing.T) {
 			}
 		})
 	}
-	for i := range 60 {
+	for i := range 30 {
 		c, err := x.Begin(x.Version() + 1)
 		check(t, err)
 		c.Remove(string(rune('0' + i)))

@@ -18,11 +18,11 @@ import (
 //
 //	fingerprint without its first drop bytes, big-endian | file 4 | row 5 | sequence
 //
-// A bucket holds the records whose fingerprints start with the same bits; it is what a look-up reads and checks, and
-// its number makes the bytes that are left out. Its checksum starts from the run's salt and that number, so that no
-// bucket passes for another one, and no zeroed block for an empty bucket. Where a bucket lies follows from the
-// directory, which needs no checksum of its own: one that lies leads to bytes that do not have theirs. Numbers are
-// little-endian but for fingerprints.
+// A bucket holds the records whose fingerprints start with the same bits; it is what a look-up reads and
+// checks, and its number makes the bytes that are left out. Its checksum starts from the run's salt and that
+// number, so that no bucket passes for another one, and no zeroed block for an empty bucket. Where a bucket
+// lies follows from the directory, which needs no checksum of its own: one that lies leads to bytes that do
+// not have theirs. Numbers are little-endian but for fingerprints.
 type layout struct {
 	bits  uint // of a fingerprint that tell the bucket
 	drop  uint // leading bytes of it that are not stored
@@ -43,8 +43,8 @@ const (
 // bucketEntries is the most entries that a bucket has on average: more take longer to read and to check.
 const bucketEntries = 16
 
-// newLayout is the smallest layout of a run of so many entries. More bits make smaller buckets and a larger directory,
-// and each eighth spares a byte of every record.
+// newLayout is the smallest layout of a run of so many entries. More bits make smaller buckets and a larger
+// directory, and each eighth spares a byte of every record.
 func newLayout(entries uint64, seq int) layout {
 	var best layout
 	for bits := uint(0); bits <= maxBits; bits++ {
@@ -151,7 +151,8 @@ func decodeFooter(b []byte) (*footer, layout, error) {
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8+8*i:]) }
 	f := &footer{index: word(0), run: word(1), entries: word(2), filter: word(3),
 		filterSum: binary.LittleEndian.Uint32(b[40:]), bits: b[44], seq: b[45]}
-	if f.entries > maxEntries || f.filter > filterMax || f.filter%8 > 0 || f.bits > maxBits || f.seq > MaxSequenceBytes {
+	if f.entries > maxEntries || f.filter > filterMax || f.filter%8 > 0 || f.bits > maxBits ||
+		f.seq > MaxSequenceBytes {
 		return nil, layout{}, fmt.Errorf("its footer tells of %d entries, a filter of %d, %d bits, sequences of %d",
 			f.entries, f.filter, f.bits, f.seq)
 	}

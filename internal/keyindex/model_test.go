@@ -187,7 +187,7 @@ func TestIndex_RandomChanges_EqualsAMap(t *testing.T) {
 				dir := t.TempDir()
 				x := create(t, dir, identity(seq))
 				m := &model{version: keyindex.None, keys: map[keyindex.Fingerprint]at{}}
-				for i := range 120 {
+				for i := range 60 {
 					m.change(t, r, x, space, seq)
 					if r.IntN(15) == 0 {
 						check(t, x.Merge(context.Background()))

@@ -65,8 +65,8 @@ func openRun(dir string, index uint64, info runInfo) (*run, error) {
 	return r, nil
 }
 
-// readFilter reads the filter into memory, where it stays: what was checked once is not read from the disk again. It
-// lies beside the heap, so that the collector does not let the heap grow by as much again.
+// readFilter reads the filter into memory, where it stays: what was checked once is not read from the disk
+// again. It lies beside the heap, so that the collector does not let the heap grow by as much again.
 func (r *run) readFilter(f *os.File, foot *footer) (err error) {
 	if foot.filter == 0 {
 		return nil
