@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -45,6 +46,7 @@ func (u *upsert) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWrit
 			gone = append(gone, i)
 		}
 	}
+	slices.SortFunc(put, func(a, b int) int { return int(u.keys[a].last - u.keys[b].last) }) // as they came
 	copies := u.t.a.opts.Key.CopyOnWrite
 	opts := &delta.DMLOptions{TargetFileBytes: u.t.a.opts.TargetFileBytes}
 	if copies {

@@ -158,10 +158,10 @@ func (s Step) build() (freshet.Step, error) {
 
 func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer) freshet.Target {
 	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
-	return lake.NewTarget(open, p.App, b.appendOptions(p, obs))
+	return lake.NewTarget(open, p.App, b.targetOptions(p, obs))
 }
 
-func (b *Builder) appendOptions(p *Pipeline, obs freshet.Observer) *lake.TargetOptions {
+func (b *Builder) targetOptions(p *Pipeline, obs freshet.Observer) *lake.TargetOptions {
 	t := p.Target.Delta
 	opts := &lake.TargetOptions{
 		ManyOrigins:     p.manyOrigins(),
@@ -172,6 +172,11 @@ func (b *Builder) appendOptions(p *Pipeline, obs freshet.Observer) *lake.TargetO
 		Retry:           func(what string, err error) { b.retry(p, obs, what, err) },
 		Recovered:       obs.Recovered,
 	}
+	if t.keyed() {
+		opts.Mode = lake.Mode(t.Mode)
+		opts.Key = lake.KeyOptions{Columns: texts(t.Key), SequenceBy: texts(t.SequenceBy), Deletes: lake.Deletes(t.Deletes),
+			CopyOnWrite: t.Compatibility == "broad", IndexDir: p.Project.Path(t.IndexDir.Value)}
+	}
 	for _, c := range t.PartitionBy {
 		opts.PartitionBy = append(opts.PartitionBy, c.Value)
 	}
@@ -179,6 +184,14 @@ func (b *Builder) appendOptions(p *Pipeline, obs freshet.Observer) *lake.TargetO
 		opts.Properties[prop.Name] = prop.Value
 	}
 	return opts
+}
+
+func texts(list []Text) []string {
+	out := make([]string, len(list))
+	for i, t := range list {
+		out[i] = t.Value
+	}
+	return out
 }
 
 func (b *Builder) retry(p *Pipeline, obs freshet.Observer, what string, err error) {

@@ -355,6 +355,7 @@ func (p *Pipeline) checkSteps(r *reader) {
 		}
 	}
 	p.checkPartitions(&w)
+	p.checkKeyColumns(&w)
 }
 
 // part is one expression of a step, with the step that consists of nothing else.

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,18 +45,46 @@ func (p *Pipeline) checkTarget(r *reader) {
 		return
 	}
 	r.takeFault(table.at.where, second(p.Project.TableURL(concrete)))
-	t.checkTwice(r)
+	checkTwice(r, "partition column", t.PartitionBy)
+	t.checkKey(r)
 	t.checkProperties(r)
 	p.checkQuarantine(r)
 }
 
-// checkTwice finds partition columns that are named more than once.
-func (t *Delta) checkTwice(r *reader) {
+// keyed reports whether rows are told apart by a key.
+func (t *Delta) keyed() bool { return t.Mode == "upsert" || t.Mode == "mirror" }
+
+// checkKey finds a key where there is none to be, and none where there must be one.
+func (t *Delta) checkKey(r *reader) {
+	checkTwice(r, "key column", t.Key)
+	checkTwice(r, "sequence column", t.SequenceBy)
+	at := cmp.Or(t.Table.at, t.Path.at)
+	switch {
+	case t.keyed() && len(t.Key) == 0 && at != nil:
+		r.add(at.where, freshet.CodeBadValue, "write key: [id], with the columns that no two rows have alike",
+			"key: found none, and mode %s tells rows apart by it", t.Mode)
+	case t.Mode == "mirror" && len(t.SequenceBy) > 0:
+		r.add(t.SequenceBy[0].at.where, freshet.CodeBadValue, "write mode: upsert for an order by columns",
+			"sequence_by: mode mirror takes changes in the order of the source")
+	case !t.keyed() && len(t.Key) > 0:
+		r.add(t.Key[0].at.where, freshet.CodeBadValue, "write mode: upsert, or leave the key out",
+			"key: mode append adds every record, and looks at no key")
+	case !t.keyed() && len(t.SequenceBy) > 0:
+		r.add(t.SequenceBy[0].at.where, freshet.CodeBadValue, "write mode: upsert, or leave it out",
+			"sequence_by: mode append adds every record, in any order")
+	case !t.keyed() && t.Deletes != "" && at != nil:
+		r.add(at.where, freshet.CodeBadValue, "write mode: upsert or mirror, or leave deletes out",
+			"deletes: mode append deletes nothing")
+	}
+}
+
+// checkTwice finds columns that are named more than once.
+func checkTwice(r *reader, what string, columns []Text) {
 	seen := map[string]bool{}
-	for _, c := range t.PartitionBy {
+	for _, c := range columns {
 		low := strings.ToLower(c.Value)
 		if c.Value != "" && seen[low] {
-			r.add(c.at.where, freshet.CodeBadValue, "", "partition column %q: found it twice, wanted it once", c.Value)
+			r.add(c.at.where, freshet.CodeBadValue, "", "%s %q: found it twice, wanted it once", what, c.Value)
 		}
 		seen[low] = true
 	}
@@ -99,6 +128,23 @@ func (p *Pipeline) checkQuarantine(r *reader) {
 			r.add(q.at.where, freshet.CodeBadValue, "leave it out, for one beside the table",
 				"quarantine table: found the target itself, wanted another table")
 			return
+		}
+	}
+}
+
+// checkKeyColumns finds columns of the key, and of the sequence, that are not there.
+func (p *Pipeline) checkKeyColumns(w *walk) {
+	if p.Target.Delta == nil || w.schema == nil {
+		return
+	}
+	var names []string
+	for _, f := range w.schema.Fields() {
+		names = append(names, f.Name)
+	}
+	for _, c := range slices.Concat(p.Target.Delta.Key, p.Target.Delta.SequenceBy) {
+		same := func(n string) bool { return strings.EqualFold(n, c.Value) }
+		if c.at != nil && c.Value != "" && !slices.ContainsFunc(names, same) && !slices.ContainsFunc(w.broken, same) {
+			w.r.add(c.at.where, freshet.CodeUnknownColumn, suggest(c.Value, names), "%q is not among the columns", c.Value)
 		}
 	}
 }

@@ -52,13 +52,19 @@ type Target struct {
 
 // Delta is a Delta table, or several.
 type Delta struct {
-	Table       Text
-	Path        Text
-	Mode        string
-	PartitionBy []Text
-	Properties  []Named[string]
-	Commit      Commit
-	FileSize    int64
+	Table      Text
+	Path       Text
+	Mode       string
+	Key        []Text
+	SequenceBy []Text
+	Deletes    string
+	IndexDir   Text
+	// Compatibility is "broad" for tables that readers without deletion vectors can read.
+	Compatibility string
+	PartitionBy   []Text
+	Properties    []Named[string]
+	Commit        Commit
+	FileSize      int64
 }
 
 // Commit is when a commit is made: when any of these is reached.
@@ -189,7 +195,6 @@ func (t *Target) shape() shape {
 }
 
 func (d *Delta) shape() shape {
-	const upserts = "leave it out: this version appends"
 	return object{
 		oneOf: []string{"table", "path"},
 		keys: []key{
@@ -197,19 +202,27 @@ func (d *Delta) shape() shape {
 				is: placed(&d.Table)},
 			{name: "path", doc: "The table's folder or URI: ./orders, /data/orders, s3://bucket/orders.",
 				is: placed(&d.Path)},
-			{name: "mode", doc: "append: every record becomes a row.",
-				is: laterWord(&d.Mode, []string{"upsert", "mirror", "scd2", "overwrite", "merge"}, "append")},
+			{name: "mode", doc: "append: every record becomes a row. upsert: one row a key, the one whose sequence is " +
+				"greatest. mirror: one row a key, as the source has it after its last change. Default: append.",
+				is: laterWord(&d.Mode, []string{"scd2", "overwrite", "merge"}, "append", "upsert", "mirror")},
+			{name: "key", doc: "The columns by which upsert and mirror tell rows apart.", is: loneOrList(&d.Key, placed)},
+			{name: "sequence_by", doc: "The columns that order the changes of a key in mode upsert; one that comes late " +
+				"changes nothing. Default: the order of the source.", is: loneOrList(&d.SequenceBy, placed)},
+			{name: "deletes", doc: "What becomes of a row whose key is gone. hard: it is deleted. soft: it stays, with the " +
+				"time in _deleted_at. ignore: it stays. Default: hard.", is: word(&d.Deletes, "hard", "soft", "ignore")},
+			{name: "index_dir", doc: "The folder of the key index, which may be lost at any time. Default: freshet/index in " +
+				"the user's cache folder.", is: placed(&d.IndexDir)},
+			{name: "compatibility", doc: "broad: files that lose rows are rewritten, for engines that read no deletion " +
+				"vectors. Default: deletion vectors in modes upsert and mirror.", is: word(&d.Compatibility, "broad")},
 			{name: "partition_by", doc: "The partition columns of a table that is made.",
 				is: loneOrList(&d.PartitionBy, placed)},
 			{name: "properties", doc: "The table properties of a table that is made.", is: mapOf(&d.Properties, text)},
 			{name: "commit", doc: "When a commit is made: when any of these is reached.", is: d.Commit.shape()},
 			{name: "target_file_size", doc: "The size at which a data file is full. Default: 128MiB.",
 				is: size(&d.FileSize)},
-			{name: "key", later: upserts}, {name: "sequence_by", later: upserts}, {name: "deletes", later: upserts},
-			{name: "changelog", later: upserts},
+			{name: "changelog", later: "read the table's own changes: `freshet table changes`, with the property " +
+				"delta.enableChangeDataFeed"},
 			{name: "schema_changes", later: "use source.schema.new_fields"},
-			{name: "compatibility", later: "leave it out: append tables are readable by every engine (reader 1, " +
-				"writer 2)"},
 			{name: "maintenance", later: "leave it out; `freshet table optimize` and `vacuum` disturb nothing"},
 		}}
 }

@@ -43,7 +43,7 @@ func (b *Builder) Replay(ctx context.Context, p *Pipeline, table string,
 	}
 	target := lake.NewTarget(func(name string) (store.Store, error) { return p.Project.OpenTable(ctx, name) },
 		p.App,
-		b.appendOptions(p, freshet.Observer{}))
+		b.targetOptions(p, freshet.Observer{}))
 	again := &lake.Redecoder{Format: f, Schema: schema, Steps: steps}
 	if len(p.Source.Kafka.Metadata) > 0 {
 		again.Finish = p.Source.Kafka.finish

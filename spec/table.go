@@ -44,6 +44,14 @@ func (p *Project) TableURL(table string) (string, error) {
 	return strings.TrimRight(root, "/") + "/" + m[1] + "/" + m[2], nil
 }
 
+// Path makes a path absolute: relative ones are so to the project's folder; "" stays.
+func (p *Project) Path(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(p.Dir, path)
+}
+
 // url makes a path or URI absolute.
 func (p *Project) url(s string) (string, error) {
 	scheme, rest, ok := strings.Cut(s, "://")
