@@ -16,6 +16,7 @@ func FuzzManifest(f *testing.F) {
 	}
 	f.Add(m.encode())
 	f.Add((&manifest{version: None}).encode())
+	f.Add([]byte(manifestMagic + "\x01" + "0000")) // a text that is longer than what is left
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := decodeManifest(b)
 		if err != nil {

@@ -135,7 +135,14 @@ func (d *decoder) number(limit uint64) uint64 {
 }
 
 // count is a number of things of at least size bytes each that are yet to come.
-func (d *decoder) count(size int) uint64 { return d.number(uint64(len(d.rest) / size)) }
+func (d *decoder) count(size int) uint64 {
+	n := d.number(math.MaxUint64)
+	if most := uint64(len(d.rest) / size); n > most {
+		d.fail(fmt.Errorf("found %d things where there is room for %d", n, most))
+		return 0
+	}
+	return n
+}
 
 func (d *decoder) text() string {
 	n := d.count(1)
