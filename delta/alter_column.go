@@ -377,6 +377,10 @@ func (a *alteration) describe(at columnPlace, change ColumnChange) error {
 		if m.key == metaDefault && at.owner != &a.schema.Fields {
 			return errors.New("only columns of the table have defaults, not fields of structs")
 		}
+		computed := hasKey(at.field.Metadata, metaGeneration) || hasKey(at.field.Metadata, metaIdentityStart)
+		if m.key == metaDefault && value != nil && computed {
+			return errors.New("the table computes the column: it has no use for a default")
+		}
 		if err := at.field.setMeta(m.key, value); err != nil {
 			return err
 		}

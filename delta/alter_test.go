@@ -164,6 +164,24 @@ func TestChangeColumn_NotNull_OnlyWhereNoRowHasNull(t *testing.T) {
 	}
 }
 
+func TestChangeColumn_Default_OnlyWhereItIsOfUse(t *testing.T) {
+	ctx := context.Background()
+	table := made(t, definedColumns(), nil)
+	text, none, wrong := "'x'", "", "no_such_function(1)"
+	_, err := table.ChangeColumn(ctx, "twice", delta.ColumnChange{Default: &text}, upgrade)
+	refused(t, err, "the table computes the column")
+	_, err = table.ChangeColumn(ctx, "kind", delta.ColumnChange{Default: &wrong}, upgrade)
+	refused(t, err, "no_such_function")
+	r, err := table.ChangeColumn(ctx, "kind", delta.ColumnChange{Default: &text}, upgrade)
+	done(t, r, err)
+	n := fields("n", delta.Long)
+	write(t, table, n, `[{"n":1}]`, nil)
+	r, err = table.ChangeColumn(ctx, "kind", delta.ColumnChange{Default: &none}, nil)
+	done(t, r, err)
+	write(t, table, n, `[{"n":2}]`, nil)
+	wantRows(t, table, `{"key":1,"kind":"x","n":1,"twice":2}`, `{"key":2,"kind":null,"n":2,"twice":4}`)
+}
+
 func TestDropFeature_HistoryRule(t *testing.T) {
 	ctx := context.Background()
 	table := made(t, fields("id", delta.Long), map[string]string{"delta.enableDeletionVectors": "true",

@@ -99,7 +99,8 @@ func (t *Table) creation(opts *CreateOptions) (*Transaction, error) {
 	tx.BlindAppend(true)
 	tx.Operation("CREATE TABLE", map[string]string{
 		"isManaged": "false", "description": opts.Description,
-		"partitionBy": jsonList(opts.PartitionBy), "clusterBy": jsonList(opts.ClusterBy), "properties": jsonObject(meta.Configuration)}, nil)
+		"partitionBy": jsonList(opts.PartitionBy), "clusterBy": jsonList(opts.ClusterBy),
+		"properties": jsonObject(meta.Configuration)}, nil)
 	return tx, tx.validate()
 }
 

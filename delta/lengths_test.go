@@ -68,7 +68,8 @@ func TestDML_CharAndVarchar_AreKept(t *testing.T) {
 }
 
 func TestNewWriter_LengthThatIsNotUnderstood_IsRefused(t *testing.T) {
-	for _, text := range []string{"char()", "varchar(x)", "varchar(0)", "array<char(2)", "struct<a>", "map<char(1)>>", "", "char(3) x"} {
+	for _, text := range []string{"char()", "varchar(x)", "varchar(0)", "array<char(2)", "struct<a>", "map<char(1)>>", "",
+		"char(3) x"} {
 		s := with(fields("c", delta.String), `{"__CHAR_VARCHAR_TYPE_STRING":"`+text+`"}`)
 		_, err := delta.NewWriter(nil, describe(s, nil, nil), oldest, nil)
 		if !errors.Is(err, delta.ErrUnsupportedFeature) || !strings.Contains(err.Error(), `"c"`) {

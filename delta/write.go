@@ -74,9 +74,9 @@ func (e *ReplaceWhereError) Error() string {
 
 // Write writes rows of this schema in one version, in place of none or some of those that are there. The batches become
 // the table's; they are read once, also when a race is lost: what is to go is then found anew, and the files stay. Only
-// when schema, partitioning or rules have changed meanwhile so that the files are wrong, the rows must be read again: see WriteOptions.Repeatable. Errors: *ReplaceWhereError; those of Writer.Write about rows;
-// *UnsupportedError; *ConflictError, of kind ConflictMetadata when calling Write again with the rows is the answer; as
-// Transaction.Commit.
+// when schema, partitioning or rules have changed meanwhile so that the files are wrong, the rows must be read again:
+// see WriteOptions.Repeatable. Errors: *ReplaceWhereError; those of Writer.Write about rows; *UnsupportedError;
+// *ConflictError, of kind ConflictMetadata when calling Write again with the rows is the answer; as Transaction.Commit.
 func (t *Table) Write(ctx context.Context, rows iter.Seq2[arrow.RecordBatch, error], schema *arrow.Schema,
 	opts *WriteOptions,
 ) (*DMLResult, error) {

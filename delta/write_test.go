@@ -50,7 +50,8 @@ func TestWrite_TableBecomesAnother_WrittenAnewOrAConflict(t *testing.T) {
 			before := len(scanSorted(t, table))
 			_, err := table.Write(ctx, disturbed(ctx, source, other), source.Schema, &delta.WriteOptions{Mode: mode})
 			var conflict *delta.ConflictError
-			if !errors.As(err, &conflict) || conflict.Kind != delta.ConflictMetadata || !strings.Contains(err.Error(), "write them again") {
+			if !errors.As(err, &conflict) || conflict.Kind != delta.ConflictMetadata ||
+				!strings.Contains(err.Error(), "write them again") {
 				t.Errorf("%s, %s: got %v, want a conflict over metadata", name, mode, err)
 			}
 			if got := len(scanSorted(t, table)); got != before {
@@ -99,7 +100,8 @@ func TestWrite_ChangeThatFilesDoNotMind_FilesStay(t *testing.T) {
 	other := func() {
 		_, err := table.SetProperties(ctx, map[string]string{"delta.enableDeletionVectors": "true", "owner": "x"}, upgrade)
 		if err == nil {
-			_, err = table.AddColumns(ctx, []delta.NewColumn{{Field: delta.Field{Name: "z", Type: delta.Long, Nullable: true}}}, nil)
+			z := delta.Field{Name: "z", Type: delta.Long, Nullable: true}
+			_, err = table.AddColumns(ctx, []delta.NewColumn{{Field: z}}, nil)
 		}
 		if err != nil {
 			t.Fatal(err)

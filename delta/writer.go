@@ -195,8 +195,8 @@ func (w *Writer) Buffered() int64 {
 	return n
 }
 
-// Close finishes all files and returns one Add for each, none when no row was written or when they are change data. Each file's footer has been
-// parsed and counted against the rows that went in. After an error, call Abort.
+// Close finishes all files and returns one Add for each, none when no row was written or when they are change data. Each
+// file's footer has been parsed and counted against the rows that went in. After an error, call Abort.
 func (w *Writer) Close(ctx context.Context) ([]Add, error) {
 	if w.failed != nil {
 		return nil, w.failed

@@ -10,7 +10,8 @@ import (
 )
 
 func (c *cli) tableFeature() *cobra.Command {
-	return group("feature", "What the users of a table must understand", `Look at the table features of the protocol that readers and writers of a table must know, add to them and drop some.
+	return group("feature", "What the users of a table must understand",
+		`Look at the table features of the protocol that readers and writers of a table must know, add to them and drop some.
 Freshet adds none unless it is asked to.`,
 		c.featureList(), c.featureAdd(), c.featureDrop())
 }
