@@ -20,10 +20,11 @@ type gathered struct {
 	bytes   int64 // of memory
 }
 
-// gather takes the rows of the batch, which is g's from then on. Rows whose key or sequence has a null become rejects.
+// gather takes the rows of the batch, which is g's from then on. Rows whose key or sequence has a null become rejects, but
+// for deletes without a sequence.
 func (g *gathered) gather(b *freshet.Batch, key, sequence []string) error {
 	bad := map[int]string{}
-	for _, list := range [][]string{key, sequence} {
+	for i, list := range [][]string{key, sequence} {
 		for _, name := range list {
 			c := columnNamed(b.Rows.Schema(), name)
 			if c < 0 {
@@ -32,7 +33,7 @@ func (g *gathered) gather(b *freshet.Batch, key, sequence []string) error {
 						fieldNames(b.Rows.Schema())),
 					Fix: "derive it in a step, or name a column that is there"}
 			}
-			nullRows(b, c, name, bad)
+			nullRows(b, c, name, i == 1, bad)
 		}
 	}
 	for row := range b.NumRows() {
@@ -48,13 +49,17 @@ func (g *gathered) gather(b *freshet.Batch, key, sequence []string) error {
 	return nil
 }
 
-// nullRows notes the rows in which the column is null.
-func nullRows(b *freshet.Batch, c int, name string, bad map[int]string) {
+// nullRows notes the rows in which the column is null. A delete need not have been sent with its sequence: its place in
+// the lane orders it.
+func nullRows(b *freshet.Batch, c int, name string, sequence bool, bad map[int]string) {
 	column := b.Rows.Column(c)
 	if column.NullN() == 0 {
 		return
 	}
 	for row := range column.Len() {
+		if sequence && b.Kinds != nil && b.Kinds[row] == freshet.Delete {
+			continue
+		}
 		if column.IsNull(row) && bad[row] == "" {
 			bad[row] = fmt.Sprintf("column %q: found null, wanted a value: it is part of the key or of the sequence", name)
 		}

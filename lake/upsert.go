@@ -33,7 +33,8 @@ type upsert struct {
 	feed   bool // the table records change data
 	rows   *changeRows
 	keys   []keyChange
-	seqs   []byte // of each row of rows
+	seqs   []byte         // of each row of rows
+	free   map[int32]bool // deletes that stand behind whatever is stored
 
 	at     []keyindex.Position // of each key
 	acts   []act               // of each key
@@ -99,8 +100,17 @@ func (u *upsert) collapse() error {
 	}
 	skip := make([]bool, len(u.rows.kinds))
 	sequence := u.rows.named(o.SequenceBy)
+	var unordered []int32 // deletes without a sequence
 	for row := range int32(len(skip)) {
-		skip[row] = nulls(row) || slices.ContainsFunc(sequence, func(c arrow.Array) bool { return c.IsNull(int(row)) })
+		switch {
+		case nulls(row):
+			skip[row] = true
+		case !slices.ContainsFunc(sequence, func(c arrow.Array) bool { return c.IsNull(int(row)) }):
+		case u.rows.kinds[row] == freshet.Delete:
+			unordered = append(unordered, row)
+		default:
+			skip[row] = true
+		}
 	}
 	keys, err := u.hash(key, skip)
 	if err != nil {
@@ -110,10 +120,35 @@ func (u *upsert) collapse() error {
 	if s := u.index.sequence; s != nil {
 		u.seqs = s.append(nil, sequence, len(keys))
 		c.sequence, c.width = u.seqs, s.width
+		u.orderDeletes(unordered, keys, skip)
 	}
 	u.keys = c.collapse(func(row int32) bool { return skip[row] })
 	u.counts.crossed = int64(c.crossed)
 	return nil
+}
+
+// orderDeletes gives deletes that were sent without a sequence that of the change of their key which came before them, so
+// that they stand right behind it. They stand behind whatever is stored.
+func (u *upsert) orderDeletes(rows []int32, keys []keyindex.Fingerprint, skip []bool) {
+	if len(rows) == 0 {
+		return
+	}
+	w := u.index.sequence.width
+	u.free = map[int32]bool{}
+	before := map[keyindex.Fingerprint]int32{}
+	for row, key := range keys {
+		if skip[row] {
+			continue
+		}
+		if len(rows) > 0 && rows[0] == int32(row) {
+			rows = rows[1:]
+			if last, ok := before[key]; ok {
+				copy(u.seqs[row*w:(row+1)*w], u.seqs[int(last)*w:(int(last)+1)*w])
+			}
+			u.free[int32(row)] = true
+		}
+		before[key] = int32(row)
+	}
 }
 
 // hash makes the fingerprint of each row; rows to skip have the zero one.
@@ -174,7 +209,7 @@ func (u *upsert) first(i int, stored order) act {
 	if k.contenders != nil {
 		return actReject
 	}
-	if there && u.index.sequence != nil {
+	if there && u.index.sequence != nil && !u.free[k.last] {
 		switch mine := u.order(k.last); mine.compare(stored) {
 		case before:
 			u.counts.late++

@@ -53,6 +53,9 @@ var itemSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "at", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
 }, nil)
 
+// unsent is a sequence that was not sent.
+const unsent = -1 << 40
+
 // itemChange is a change of an item.
 type itemChange struct {
 	kind freshet.Kind
@@ -79,7 +82,12 @@ func itemBatch(table string, lane freshet.Lane, after int64, changes []itemChang
 		} else {
 			b.Field(2).(*array.StringBuilder).Append(*c.text)
 		}
-		b.Field(3).(*array.Int64Builder).Append(c.at)
+		if c.at == unsent {
+			b.Field(3).AppendNull()
+			batch.Unsent.Mark(row, 3)
+		} else {
+			b.Field(3).(*array.Int64Builder).Append(c.at)
+		}
 		batch.Kinds = append(batch.Kinds, c.kind)
 		batch.Seqs = append(batch.Seqs, after+int64(row)+1)
 	}
@@ -338,4 +346,90 @@ func (k *keyedRun) foreignDelete() {
 func (k *keyedRun) foreignOptimize() {
 	_, err := k.table().Optimize(k.t.Context(), nil)
 	must(k.t, err)
+}
+
+// keyedTable is an open target with a table t that takes items by a key, and a function that commits changes to it.
+func keyedTable(t *testing.T, opts lake.TargetOptions) (*world, func(...itemChange)) {
+	t.Helper()
+	w := newWorld()
+	opts.Key.Columns, opts.Key.IndexDir = []string{"id"}, t.TempDir()
+	target := w.running(t, &opts)
+	must(t, target.Ensure(t.Context(), "t", itemSchema))
+	_, err := target.Start(t.Context(), "t", freshet.Progress{keyedLane: -1})
+	must(t, err)
+	last := int64(-1)
+	return w, func(changes ...itemChange) {
+		t.Helper()
+		b := itemBatch("t", keyedLane, last, changes)
+		last = b.Last
+		_, err := target.Write(t.Context(), b)
+		must(t, err)
+		commitAll(t, target)
+	}
+}
+
+func put(id, n, at int64) itemChange {
+	return itemChange{kind: freshet.UpdatePostimage, item: item{id: id, n: ptr(n), text: ptr("x"), at: at}}
+}
+
+func TestUpsert_LateRows_AreDropped(t *testing.T) {
+	w, commit := keyedTable(t, lake.TargetOptions{Mode: lake.Upsert, Key: lake.KeyOptions{SequenceBy: []string{"at"}}})
+	commit(put(1, 10, 5), put(1, 11, 3), put(2, 20, 5))
+	commit(put(1, 12, 4), put(2, 21, 6))
+	compareItems(t, w.items(t, "t"), map[int64]item{1: put(1, 10, 5).item, 2: put(2, 21, 6).item})
+}
+
+func TestUpsert_EqualSequenceOfOneLane_LaterRecordWins(t *testing.T) {
+	w, commit := keyedTable(t, lake.TargetOptions{Mode: lake.Upsert, Key: lake.KeyOptions{SequenceBy: []string{"at"}}})
+	commit(put(1, 10, 5))
+	commit(put(1, 11, 5))
+	compareItems(t, w.items(t, "t"), map[int64]item{1: put(1, 11, 5).item})
+	if rejects := w.rejects(t, "t"); len(rejects) > 0 {
+		t.Errorf("got rejects %v, want none", rejects)
+	}
+}
+
+func TestUpsert_KeyChanged_OldRowIsGone(t *testing.T) {
+	w, commit := keyedTable(t, lake.TargetOptions{Mode: lake.Mirror})
+	commit(put(1, 10, 1), put(2, 20, 2))
+	before, after := put(1, 10, 1), put(3, 10, 3)
+	before.kind = freshet.UpdatePreimage
+	commit(before, after)
+	compareItems(t, w.items(t, "t"), map[int64]item{2: put(2, 20, 2).item, 3: after.item})
+}
+
+func TestUpsert_DeleteWithoutSequence_StandsBehindWhatCameBefore(t *testing.T) {
+	w, commit := keyedTable(t, lake.TargetOptions{Mode: lake.Upsert, Key: lake.KeyOptions{SequenceBy: []string{"at"}}})
+	gone := func(id int64) itemChange { return itemChange{kind: freshet.Delete, item: item{id: id, at: unsent}} }
+	commit(put(1, 10, 5), put(2, 20, 5), put(3, 30, 5))
+	commit(gone(1), put(2, 21, 6), gone(2), gone(3), put(3, 31, 7))
+	compareItems(t, w.items(t, "t"), map[int64]item{3: put(3, 31, 7).item})
+	if rejects := w.rejects(t, "t"); len(rejects) > 0 {
+		t.Errorf("got rejects %v, want none", rejects)
+	}
+}
+
+func TestUpsert_SoftDelete_RowStaysWithTheTime(t *testing.T) {
+	w, commit := keyedTable(t, lake.TargetOptions{Mode: lake.Mirror, Key: lake.KeyOptions{Deletes: lake.SoftDeletes}})
+	gone := itemChange{kind: freshet.Delete, item: item{id: 1, at: 9}}
+	commit(put(1, 10, 1), put(2, 20, 2))
+	commit(gone)
+	deleted := func() (ids []int64) {
+		where, err := expr.Parse("_deleted_at IS NOT NULL")
+		must(t, err)
+		for rec, err := range w.snapshot(t, "t").Scan(t.Context(), &delta.ScanOptions{Columns: []string{"id"}, Where: where}) {
+			must(t, err)
+			ids = append(ids, rec.Column(0).(*array.Int64).Int64Values()...)
+			rec.Release()
+		}
+		return ids
+	}
+	if got := deleted(); len(got) != 1 || got[0] != 1 {
+		t.Errorf("got the deleted keys %v, want 1", got)
+	}
+	compareItems(t, w.items(t, "t"), map[int64]item{1: put(1, 10, 1).item, 2: put(2, 20, 2).item})
+	commit(put(1, 11, 10))
+	if got := deleted(); len(got) != 0 {
+		t.Errorf("got the deleted keys %v once 1 came back, want none", got)
+	}
 }
