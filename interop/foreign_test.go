@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func foreignPipeline(t *testing.T, b *broker, topic, table string) string {
+func foreignPipeline(t *testing.T, b *broker, topic, table, every string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "foreign.yaml")
 	text := fmt.Sprintf(`pipeline: foreign
@@ -21,8 +21,8 @@ source:
     columns: {id: bigint, s: string}
     new_fields: ignore
 target:
-  delta: {path: "%s", mode: append, commit: {every: 100ms}}
-`, b.servers, topic, table)
+  delta: {path: "%s", mode: append, commit: {every: %s}}
+`, b.servers, topic, table, every)
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -37,10 +37,11 @@ func TestForeignWriters_AppendAndOptimizeBesideUs_EachRowOnce(t *testing.T) {
 		name   string
 		engine *engine
 		turns  int
+		every  string
 	}{
-		{"delta-rs on disk", deltaRs, 45},
-		{"delta-rs on S3", deltaRs, 30},
-		{"spark on disk", spark, 12},
+		{"delta-rs on disk", deltaRs, 45, "100ms"},
+		{"delta-rs on S3", deltaRs, 30, "100ms"},
+		{"spark on disk", spark, 9, "500ms"},
 	} {
 		t.Run(with.name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +59,7 @@ func TestForeignWriters_AppendAndOptimizeBesideUs_EachRowOnce(t *testing.T) {
 			}
 			other := newRival(t, with.engine, table, onDisk)
 			stop := b.feed(topic, 2, 10)
-			p := start(t, nil, "run", foreignPipeline(t, b, topic, table), "--progress", "off")
+			p := start(t, nil, "run", foreignPipeline(t, b, topic, table, with.every), "--progress", "off")
 			waitUntil(t, patience, "our first commit is there", func() bool {
 				_, err := os.Stat(filepath.Join(onDisk, "_delta_log", fmt.Sprintf("%020d.json", 1)))
 				return err == nil || ended(p)
@@ -72,7 +73,7 @@ func TestForeignWriters_AppendAndOptimizeBesideUs_EachRowOnce(t *testing.T) {
 			}
 			p.signal(syscall.SIGTERM)
 			p.mustEnd(patience)
-			start(t, nil, "run", foreignPipeline(t, b, topic, table), "--until-caught-up", "--progress", "off").mustEnd(patience)
+			start(t, nil, "run", foreignPipeline(t, b, topic, table, with.every), "--until-caught-up", "--progress", "off").mustEnd(patience)
 			var produced int64
 			for _, end := range b.ends(topic) {
 				produced += end
