@@ -38,7 +38,7 @@ var settings = []struct {
 func TestChanges_RandomHistoryBySpark_AllMethodsAgree(t *testing.T) {
 	t.Parallel()
 	needReaders(t)
-	history := randomHistory(seeded(t), rounds(t, 8))
+	history := randomHistory(seeded(t), rounds(t, 6))
 	var want []string // of the feed, which is the first
 	for _, setting := range settings {
 		path := filepath.Join(t.TempDir(), "t")
