@@ -115,7 +115,7 @@ func putIfAbsentLate(t *testing.T, service *Service) {
 	s, wire := service.spoiled(t, func(_ http.ResponseWriter, r *http.Request, _ int, server http.Handler) {
 		Carry(r, server)
 		<-release
-	}, 500*time.Millisecond)
+	}, time.Second)
 	t.Cleanup(func() { close(release) }) // before the server is closed, which waits for it
 	if err := s.PutIfAbsent(t.Context(), "hit", nil); !errors.Is(err, store.ErrAmbiguous) {
 		t.Errorf("got %v, want ErrAmbiguous", err)
