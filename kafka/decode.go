@@ -179,11 +179,16 @@ func (w *worker) decode(j *job) error {
 func (w *worker) wider(t *table, was *columns, records []*kgo.Record) (*columns, error) {
 	payloads := make([]freshet.Payload, 0, len(records))
 	for _, r := range records {
-		if r.Value != nil && !r.Attrs.IsControl() {
+		if w.decodes(r) {
 			payloads = append(payloads, freshet.Payload{Key: r.Key, Value: r.Value})
 		}
 	}
 	return t.widened(w.Source, was, payloads)
+}
+
+// decodes reports whether the format is to see the record.
+func (s *Source) decodes(r *kgo.Record) bool {
+	return !r.Attrs.IsControl() && (r.Value != nil || s.o.Tombstones == Keep)
 }
 
 // add decodes one record, or makes a reject of it, or drops a tombstone. Errors: freshet.ErrNewFields, and

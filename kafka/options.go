@@ -38,7 +38,7 @@ type Tombstones string
 const (
 	Skip   Tombstones = "skip"   // it is dropped
 	Reject Tombstones = "reject" // it goes to quarantine
-	Keep   Tombstones = "keep"   // the format gets a nil payload: the raw format makes a null of it
+	Keep   Tombstones = "keep"   // the format gets a nil value: raw makes a null of it, one of changes a delete
 )
 
 // Columns are the names of the columns that tell where a row came from, appended to the decoded ones in this

@@ -92,7 +92,7 @@ func (r *reader) startInference(t *table) {
 	var payloads []freshet.Payload
 	for _, j := range t.held {
 		for _, rec := range j.records {
-			if rec.Value != nil && !rec.Attrs.IsControl() && len(payloads) < r.o.SampleRecords {
+			if r.decodes(rec) && len(payloads) < r.o.SampleRecords {
 				payloads = append(payloads, freshet.Payload{Key: rec.Key, Value: rec.Value})
 			}
 		}
