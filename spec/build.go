@@ -236,11 +236,18 @@ func (p *Pipeline) format() (freshet.Format, error) {
 	if k.Format == "raw" {
 		return format.Raw{}, nil
 	}
-	return format.NewJSON(&format.Options{
+	opts := &format.Options{
 		NewFields: format.NewFields(s.NewFields), EpochUnit: format.EpochUnit(s.Numbers),
 		Gzip:     k.Decompress == "gzip",
 		MaxDepth: int(k.MaxDepth), MaxBytes: int(k.MaxMessage), MaxColumns: int(s.MaxColumns),
-	})
+	}
+	switch {
+	case k.Format == "debezium":
+		return format.NewDebezium(opts, k.Debezium.options())
+	case k.Changes != nil:
+		return format.NewChanges(opts, k.Changes.options())
+	}
+	return format.NewJSON(opts)
 }
 
 func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer) (freshet.Source, error) {
@@ -276,7 +283,7 @@ func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer) (freshet.Source
 	if opts.Group == "" {
 		opts.Group = p.App
 	}
-	if k.Format == "raw" {
+	if k.Format == "raw" || k.tellsChanges() {
 		opts.Tombstones = kafka.Keep
 	}
 	src, err := kafka.NewSource(client.Brokers, topics, kafka.RouteTo(p.TargetTable()), f, opts)

@@ -180,7 +180,7 @@ func (r *reader) takeFault(at place, err error) {
 
 // jsonKeys are the keys that say how to decode, which nothing does to raw bytes.
 var jsonKeys = []string{"columns", "infer", "new_fields", "max_columns", "numbers_as_timestamps", "tombstones", "decompress",
-	"max_depth", "max_message"}
+	"max_depth", "max_message", "changes"}
 
 // checkFormat finds settings that the format does not take.
 func (p *Pipeline) checkFormat(r *reader) {
@@ -198,6 +198,7 @@ func (p *Pipeline) checkFormat(r *reader) {
 				"%s: format raw lands the bytes as they came, in the one column value", name)
 		}
 	}
+	p.checkChanges(r)
 	s := p.Source.Schema
 	for _, limit := range []struct {
 		at place
@@ -243,6 +244,9 @@ func (p *Pipeline) checkColumns(r *reader) {
 		}
 	}
 	if k := p.Source.Kafka; k != nil {
+		for _, f := range k.sourceFields() {
+			seen[f.Name] = f.Name
+		}
 		for _, m := range k.Metadata {
 			if other, twice := seen[strings.ToLower(m.Value)]; twice {
 				r.add(m.at.where, freshet.CodeBadValue, fmt.Sprintf("give it another name: metadata: {%s: NAME}", m.Name),
@@ -290,7 +294,7 @@ func (p *Pipeline) decodedFields() (fields []arrow.Field, broken []string) {
 		fields = append(fields, arrow.Field{Name: format.RescuedColumn, Type: arrow.BinaryTypes.String,
 			Nullable: true})
 	}
-	return fields, broken
+	return append(fields, p.Source.Kafka.sourceFields()...), broken
 }
 
 // stepSchema are the columns that come into the first step, as far as the file tells. broken are those whose

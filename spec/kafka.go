@@ -17,6 +17,8 @@ type Kafka struct {
 	Pattern        Text
 	Start          Start
 	Format         string
+	Changes        *Changes
+	Debezium       *Debezium
 	Group          string
 	InstanceID     string
 	SessionTimeout time.Duration
@@ -98,9 +100,12 @@ func (k *Kafka) shape() shape {
 				"latest, a time, or " +
 				"offsets: {topic: {partition: first offset to read}}. Default: earliest.", is: startShape{&k.Start}},
 			{name: "format", doc: "json: a JSON object a record. raw: the bytes as they came, in the column value. " +
-				"Default: json.",
-				is: laterWord(&k.Format, []string{"avro", "protobuf", "csv", "debezium", "parquet", "text"}, "json",
-					"raw")},
+				"debezium: changes as Debezium writes them, as JSON with or without schema. Default: json.",
+				is: laterWord(&k.Format, []string{"avro", "protobuf", "csv", "parquet", "text"}, "json", "raw",
+					"debezium")},
+			{name: "changes", doc: "How JSON records tell of changes to rows with a key. Default: they do not, each is a row.",
+				is: maybe(&k.Changes, (*Changes).shape)},
+			{name: "debezium", doc: "How Debezium's connector is set.", is: maybe(&k.Debezium, (*Debezium).shape)},
 			{name: "group", doc: "The consumer group, which shares the partitions among processes; offsets in it " +
 				"are for lag tools only. " +
 				"Default: the app.", is: text(&k.Group)},

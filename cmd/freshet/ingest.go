@@ -22,8 +22,16 @@ type ingestFlag struct {
 }
 
 var ingestFlags = []ingestFlag{
-	{"format", "source.kafka.format", "", "json: a JSON object a record; raw: the bytes as they came (default " +
-		"json)"},
+	{"format", "source.kafka.format", "", "json: a JSON object a record; raw: the bytes as they came; debezium: " +
+		"changes as Debezium writes them (default json)"},
+	{"changes-op", "source.kafka.changes.op", "", "the field of JSON records that says what happened to a row"},
+	{"changes-key", "source.kafka.changes.key", "list", "the columns of JSON records that are the key of a row"},
+	{"debezium-before", "source.kafka.debezium.before", "", "full: rows before a change are whole; key: but for " +
+		"the key they are not (default key)"},
+	{"debezium-flattened", "source.kafka.debezium.flattened", "bool", "the records are rows, made by the transform " +
+		"ExtractNewRecordState"},
+	{"source-columns", "source.kafka.debezium.source_columns", "list", "columns that tell of a change's source: " +
+		"lsn, ts, tx, …"},
 	{"start", "source.kafka.start", "", "where a new table begins: earliest, latest or a time such as " +
 		"2026-01-31T12:00:00Z (default earliest)"},
 	{"new-fields", "source.schema.new_fields", "", "a field without a column: add, rescue, ignore or fail " +
