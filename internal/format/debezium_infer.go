@@ -22,7 +22,8 @@ func (f *Debezium) Infer(payloads []freshet.Payload, known *arrow.Schema) (*arro
 		if value != nil {
 			told = f.observe(&root, s, value)
 		}
-		if !told && p.Key != nil && (p.Value == nil || value != nil && isDelete(value)) {
+		deleted := p.Value == nil && f.opts.Flattened || value != nil && isDelete(value)
+		if !told && deleted && p.Key != nil {
 			if key := s.validRecord(p.Key, f.json.opts.MaxBytes); key != nil {
 				schema, payload := split(key)
 				observeRow(&root, schema, payload)
@@ -140,8 +141,13 @@ func fieldOf(object []byte, name string) (found []byte) {
 	return found
 }
 
-// isDelete reports whether a valid record is a change that a row is gone.
+// isDelete reports whether a valid record is a change that a row is gone whose key has the names of its columns,
+// which MongoDB's has not.
 func isDelete(record []byte) bool {
 	_, payload := split(record)
-	return payload[0] == '{' && string(fieldOf(payload, "op")) == `"d"`
+	if payload[0] != '{' || string(fieldOf(payload, "op")) != `"d"` {
+		return false
+	}
+	source := fieldOf(payload, "source")
+	return !isObject(source) || string(fieldOf(source, "connector")) != `"mongodb"`
 }
