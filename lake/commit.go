@@ -31,7 +31,7 @@ type commit struct {
 
 	// Of a keyed table, in the place of adds.
 	keyed  *gathered
-	told   map[freshet.Lane]map[place]bool // rejects that were found on the way and are in quarantine
+	told   map[freshet.Lane]map[place]*freshet.Reject // that were found on the way and are in quarantine
 	counts upsertCounts
 	files  int
 }

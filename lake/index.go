@@ -226,11 +226,11 @@ func (r *rowIndex) readCommits(ctx context.Context, snap *delta.Snapshot, c *key
 		case !live:
 		case !known[path]:
 			fresh = append(fresh, add)
-		case add.DeletionVector != nil:
+		default:
 			marked = append(marked, add)
 		}
 	}
-	if err := r.dropMarked(ctx, snap, c, marked, was); err != nil {
+	if err := r.remark(ctx, snap, c, marked, was); err != nil {
 		return err
 	}
 	return r.addFiles(ctx, snap, c, fresh)
@@ -276,34 +276,57 @@ func (r *rowIndex) orderOf(orders []byte, i int) order {
 	return orders[i*w : (i+1)*w]
 }
 
-// dropMarked deletes the keys of rows that others have marked as deleted since.
-func (r *rowIndex) dropMarked(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, files []delta.Add,
+// remark deletes the keys of rows that others have marked as deleted since, and adds those of rows that are no longer
+// marked: RESTORE brings rows back.
+func (r *rowIndex) remark(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, files []delta.Add,
 	was map[string]*delta.DeletionVector) error {
 	for _, add := range files {
-		now, err := snap.DeletedRows(ctx, add.DeletionVector)
+		now, err := deletedRows(ctx, snap, add.DeletionVector)
 		if err != nil {
 			return err
 		}
-		if before := was[add.Path]; before != nil {
-			old, err := snap.DeletedRows(ctx, before)
-			if errors.Is(err, store.ErrNotFound) {
-				old, err = delta.NewRowSet(), nil // vacuumed: look at all its rows
-			}
+		before, err := deletedRows(ctx, snap, was[add.Path]) // store.ErrNotFound once it is vacuumed: made anew then
+		if err != nil {
+			return err
+		}
+		back := before.Clone()
+		back.AndNot(now)
+		now.AndNot(before)
+		if err := r.dropRows(ctx, snap, c, add, now); err != nil {
+			return err
+		}
+		if back.IsEmpty() {
+			continue
+		}
+		opts := &delta.ScanOptions{Columns: r.columns, Rows: []*delta.RowSet{back}}
+		for rows, err := range snap.ScanFiles(ctx, []delta.Add{add}, opts) {
 			if err != nil {
 				return err
 			}
-			now.AndNot(old)
-		}
-		if err := r.dropRows(ctx, snap, c, add, now); err != nil {
-			return err
+			err = r.addRows(c, add.Path, rows)
+			rows.Batch.Release()
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
+// deletedRows is the set of rows that a vector names, the empty one where there is none.
+func deletedRows(ctx context.Context, snap *delta.Snapshot, v *delta.DeletionVector) (*delta.RowSet, error) {
+	if v == nil {
+		return delta.NewRowSet(), nil
+	}
+	return snap.DeletedRows(ctx, v)
+}
+
 // dropRows deletes the keys of these rows of a file, as far as they still lie there.
 func (r *rowIndex) dropRows(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, add delta.Add,
 	rows *delta.RowSet) error {
+	if rows.IsEmpty() {
+		return nil
+	}
 	opts := &delta.ScanOptions{Columns: r.columns[:r.keys], Rows: []*delta.RowSet{rows}}
 	for got, err := range snap.ScanFiles(ctx, []delta.Add{add}, opts) {
 		if err != nil {

@@ -266,25 +266,21 @@ func (s *sealedRejects) commit(ctx context.Context) error {
 		Msg: fmt.Sprintf("lost %d races in a row", maxRaces)}
 }
 
-// quarantineLate commits rejects that were found while the rows of c were applied.
-func (c *commit) quarantineLate(ctx context.Context, rejects map[freshet.Lane][]freshet.Reject) error {
-	t := c.t
-	rows := newQuarantineRows(t.a.app, t.name)
-	defer rows.release()
-	s := &sealedRejects{t: t, lanes: map[freshet.Lane]int64{}}
-	for l, of := range rejects {
-		for i := range of {
-			rows.add(eventRejected, l, &of[i])
-		}
-		s.lanes[l] = c.lanes[l].last
-	}
+// quarantineNow commits rows about rejects that were found while a commit was under way, which are all that there are up
+// to these seqs of their lanes.
+func (t *table) quarantineNow(ctx context.Context, rows *quarantineRows, lanes map[freshet.Lane]int64) (err error) {
 	if rows.n == 0 {
 		return nil
 	}
-	var err error
+	s := &sealedRejects{t: t, lanes: lanes}
 	if s.w, err = newQuarantineWriter(t.quarantine.st); err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil && !s.uncertain {
+			t.a.tend.abort([]*delta.Writer{s.w})
+		}
+	}()
 	rec := rows.batch()
 	defer rec.Release()
 	if err := s.w.Write(ctx, rec); err != nil {
@@ -293,9 +289,5 @@ func (c *commit) quarantineLate(ctx context.Context, rejects map[freshet.Lane][]
 	if s.adds, err = s.w.Close(ctx); err != nil {
 		return err
 	}
-	err = s.commit(ctx)
-	if err != nil && !s.uncertain {
-		t.a.tend.abort([]*delta.Writer{s.w})
-	}
-	return err
+	return s.commit(ctx)
 }

@@ -10,8 +10,8 @@
 //	p := &freshet.Pipeline{Source: src, Target: target}
 //
 // Beside it are what a person needs to look after such a table: its progress (ReadProgress, SetProgress,
-// ImportSpark) and its quarantine (OpenQuarantine). What the package does not do: updates, deletes, vacuum;
-// it reads no rows but those of quarantine.
+// ImportSpark) and its quarantine (OpenQuarantine). What the package does not do: compaction, vacuum. Of a keyed table it
+// reads the rows that it needs to change them; of others, none but those of quarantine.
 package lake
 
 import (
@@ -35,7 +35,7 @@ const defaultEngine = delta.DefaultEngineInfo
 // Opener returns the store whose root is the table of this name.
 type Opener func(table string) (store.Store, error)
 
-// TargetOptions tune an Append. The zero value of each field means its default.
+// TargetOptions tune a Target. The zero value of each field means its default.
 type TargetOptions struct {
 	// Mode is how rows get into the table. Default Append.
 	Mode Mode
@@ -66,7 +66,7 @@ type TargetOptions struct {
 	Recovered func(what string)
 }
 
-// Append is a freshet.Target that appends to Delta tables. Its zero value is not usable: see NewTarget.
+// Target is a freshet.Target of Delta tables. Its zero value is not usable: see NewTarget.
 type Target struct {
 	app  string
 	open Opener
@@ -152,7 +152,7 @@ func (a *Target) Close(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// table is what an Append knows of one table. The first half is for all, under mu; the second is the write
+// table is what a Target knows of one table. The first half is for all, under mu; the second is the write
 // half, which only the goroutine that writes touches.
 type table struct {
 	a    *Target

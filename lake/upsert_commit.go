@@ -133,33 +133,42 @@ func (u *upsert) close() {
 	u.stored.release()
 }
 
-// quarantineKeys puts rows that turned out to be unacceptable into quarantine, before the main table moves past them.
+// quarantineKeys puts rows that turned out to be unacceptable into quarantine, before the main table moves past them. What
+// an attempt before put there and this one takes has landed.
 func (c *commit) quarantineKeys(ctx context.Context, u *upsert) error {
 	u.rejectKeys()
-	if len(u.rejects) == 0 {
-		return nil
-	}
-	fresh := map[freshet.Lane][]freshet.Reject{}
-	for _, r := range u.rejects {
+	now := map[freshet.Lane]map[place]*freshet.Reject{}
+	for i := range u.rejects {
+		r := &u.rejects[i]
 		lane := u.rows.lane(r.row)
-		if !c.told[lane][place{r.Seq, r.Row}] {
-			fresh[lane] = append(fresh[lane], r.Reject)
+		if now[lane] == nil {
+			now[lane] = map[place]*freshet.Reject{}
+		}
+		now[lane][place{r.Seq, r.Row}] = &r.Reject
+	}
+	rows := newQuarantineRows(c.t.a.app, c.t.name)
+	defer rows.release()
+	lanes := map[freshet.Lane]int64{}
+	for lane, rejects := range now {
+		for at, r := range rejects {
+			if _, told := c.told[lane][at]; !told {
+				rows.add(eventRejected, lane, r)
+				lanes[lane] = c.lanes[lane].last
+			}
 		}
 	}
-	if err := c.quarantineLate(ctx, fresh); err != nil {
+	for lane, told := range c.told {
+		for at := range told {
+			if now[lane][at] == nil {
+				rows.add(eventLanded, lane, &freshet.Reject{Seq: at.seq, Row: at.row})
+				lanes[lane] = c.lanes[lane].last
+			}
+		}
+	}
+	if err := c.t.quarantineNow(ctx, rows, lanes); err != nil {
 		return err
 	}
-	for lane, rejects := range fresh {
-		if c.told == nil {
-			c.told = map[freshet.Lane]map[place]bool{}
-		}
-		if c.told[lane] == nil {
-			c.told[lane] = map[place]bool{}
-		}
-		for _, r := range rejects {
-			c.told[lane][place{r.Seq, r.Row}] = true
-		}
-	}
+	c.told = now
 	return nil
 }
 

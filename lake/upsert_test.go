@@ -255,6 +255,8 @@ func (k *keyedRun) run() {
 			k.foreignDelete()
 		case 3:
 			k.foreignOptimize()
+		case 4:
+			k.foreignRestore()
 		default:
 			k.changes()
 		}
@@ -341,6 +343,22 @@ func (k *keyedRun) foreignDelete() {
 			delete(k.model.items, i)
 		}
 	}
+}
+
+// foreignRestore brings back what a delete has just taken.
+func (k *keyedRun) foreignRestore() {
+	before := k.w.snapshot(k.t, "t").Version()
+	where, err := expr.Parse("id % 3 = 1")
+	must(k.t, err)
+	_, err = k.table().Delete(k.t.Context(), where, nil)
+	must(k.t, err)
+	if k.r.IntN(2) == 0 { // the index sees the delete on its own, or both at once
+		k.target.Discard("t")
+		must(k.t, k.target.Close(context.Background()))
+		k.open()
+	}
+	_, err = k.table().Restore(k.t.Context(), before, nil)
+	must(k.t, err)
 }
 
 func (k *keyedRun) foreignOptimize() {
