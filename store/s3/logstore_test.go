@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -144,13 +145,14 @@ func TestLogStore_CrashAtEveryCall_CommitWholeOrNot(t *testing.T) {
 		for n := 1; ; n++ {
 			w := newWorld(t)
 			mustCommit(t, w.open(t, "p", 1, nil), 0, "zero")
-			crashed := false
+			var crashed atomic.Bool
 			dying := w.open(t, "p", 1, func(out http.ResponseWriter, r *http.Request, nth int, server http.Handler) {
 				if nth < n {
 					server.ServeHTTP(out, r)
 					return
 				}
-				if crashed = true; after && nth == n {
+				crashed.Store(true)
+				if after && nth == n {
 					storetest.Carry(r, server)
 				}
 				storetest.HangUp(out)
@@ -160,7 +162,7 @@ func TestLogStore_CrashAtEveryCall_CommitWholeOrNot(t *testing.T) {
 				t.Errorf("call %d, after %v: got %v, and nobody else was there", n, after, died)
 			}
 			checkSurvivor(t, w, died, fmt.Sprintf("call %d, after %v", n, after))
-			if !crashed {
+			if !crashed.Load() {
 				break
 			}
 		}
@@ -251,20 +253,21 @@ func TestLogStore_EntryExpired_SlowWriterLoses(t *testing.T) {
 // TestLogStore_ClaimAnswerLost_Settled loses answers of DynamoDB to the put that decides.
 func TestLogStore_ClaimAnswerLost_Settled(t *testing.T) {
 	for name, c := range map[string]struct {
-		lose func(target string, puts int) bool
+		lose func(target string, puts int32) bool
 		want error
 	}{
-		"once":         {func(target string, puts int) bool { return target == "PutItem" && puts == 1 }, nil},
-		"always":       {func(target string, _ int) bool { return target == "PutItem" }, nil},
-		"and the look": {func(_ string, puts int) bool { return puts >= 1 }, store.ErrAmbiguous},
+		"once":         {func(target string, puts int32) bool { return target == "PutItem" && puts == 1 }, nil},
+		"always":       {func(target string, _ int32) bool { return target == "PutItem" }, nil},
+		"and the look": {func(_ string, puts int32) bool { return puts >= 1 }, store.ErrAmbiguous},
 	} {
-		w, puts := newWorld(t), 0
+		w := newWorld(t)
+		var puts atomic.Int32
 		s := w.open(t, "p", 2, func(out http.ResponseWriter, r *http.Request, _ int, server http.Handler) {
 			_, target, isDynamo := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 			if target == "PutItem" {
-				puts++
+				puts.Add(1)
 			}
-			if isDynamo && c.lose(target, puts) {
+			if isDynamo && c.lose(target, puts.Load()) {
 				storetest.Carry(r, server)
 				storetest.HangUp(out)
 				return
