@@ -106,7 +106,9 @@ func (s *Snapshot) rewriteScan() *ScanOptions {
 // the new files, put one after another, are these rows in their order.
 func (r *optimizer) copyRows(ctx context.Context, j *job, w *Writer) (*rewritten, error) {
 	var from origins
-	for rows, err := range r.snap.ScanFiles(ctx, j.files, r.snap.rewriteScan()) {
+	opts := r.snap.rewriteScan()
+	opts.coded = true
+	for rows, err := range r.snap.ScanFiles(ctx, j.files, opts) {
 		if err != nil {
 			return nil, err
 		}

@@ -34,6 +34,8 @@ type ScanOptions struct {
 	RowIDs bool
 	// Deleted, for ScanFiles only, returns the rows that deletion vectors name, too.
 	Deleted bool
+	// coded says that batches may have texts as dictionary arrays, also in structs: where files have them so.
+	coded bool
 	// Rows, for ScanFiles only, are the rows to read of each file, whatever its deletion vector says; nil: the live ones.
 	Rows []*RowSet
 }

@@ -11,6 +11,24 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
+// castCoded gives texts that are places in a dictionary their type.
+func castCoded(arr *array.Dictionary, want arrow.DataType) (arrow.Array, error) {
+	have := arr.DataType().(*arrow.DictionaryType).ValueType
+	switch {
+	case arrow.TypeEqual(have, want):
+		arr.Retain()
+		return arr, nil
+	case want.ID() != arrow.STRING && want.ID() != arrow.BINARY:
+		return nil, fmt.Errorf("the file holds %s, wanted %s", have, want)
+	}
+	d, texts := arr.Data(), arr.Dictionary().Data()
+	retyped := array.NewData(want, texts.Len(), texts.Buffers(), nil, 0, texts.Offset())
+	defer retyped.Release()
+	data := array.NewDataWithDictionary(codedType(want), d.Len(), d.Buffers(), d.NullN(), d.Offset(), retyped)
+	defer data.Release()
+	return array.NewDictionaryData(data), nil
+}
+
 // castPrimitive gives a file's values the type of the table's column: the same values, in a wider type (spec: "Type
 // Widening"), or under the annotation that the writer of the file left out. A value that does not fit is an error.
 func castPrimitive(arr arrow.Array, t Type) (arrow.Array, error) {
@@ -18,6 +36,9 @@ func castPrimitive(arr arrow.Array, t Type) (arrow.Array, error) {
 	if arrow.TypeEqual(arr.DataType(), want) {
 		arr.Retain()
 		return arr, nil
+	}
+	if coded, ok := arr.(*array.Dictionary); ok {
+		return castCoded(coded, want)
 	}
 	fault := fmt.Errorf("the file holds %s, wanted %s", arr.DataType(), t)
 	b := array.NewBuilder(memory.DefaultAllocator, want)

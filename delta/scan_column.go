@@ -25,6 +25,9 @@ type columnReader struct {
 	children []*columnReader  // of a struct, those that are wanted; of a list or map, its element
 	slots    int64            // entries of a leaf in the row group
 	text     int64            // bytes of the pages of a column of texts
+
+	texts      *array.Data // the dictionary that coded texts are places in
+	textsFirst *int32      // what tells it from others
 }
 
 // entries are the levels of one leaf below a column: what tells its nulls and lists. Both are nil where all is there.
@@ -70,7 +73,9 @@ func (r *fileReader) openLeaf(c *columnReader, f *pqarrow.SchemaField, meta *met
 	if err := c.check(column.TypeLength()); err != nil {
 		return err
 	}
-	c.leaf, err = r.file.openColumn(meta, f.ColIndex, &r.room)
+	if c.leaf, err = r.file.openColumn(meta, f.ColIndex, &r.room); err == nil && r.coded {
+		c.leaf.Code()
+	}
 	return err
 }
 

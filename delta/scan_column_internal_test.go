@@ -156,7 +156,8 @@ func randomFile(t *testing.T, r *rand.Rand, rec arrow.RecordBatch) []byte {
 }
 
 // TestColumnReader_RowsOfFilesOfAnyLayout_AsTheArrowLibraryWrote reads files by batches that pages do not fit: all rows of
-// a column, or some of each batch, with memory given up between batches now and then.
+// a column, or some of each batch, texts as they are or as places in dictionaries, with memory given up between batches
+// now and then.
 func TestColumnReader_RowsOfFilesOfAnyLayout_AsTheArrowLibraryWrote(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -205,7 +206,7 @@ func readColumn(t *testing.T, r *rand.Rand, data []byte, column, step, rows int,
 	}
 	leaves := map[int]bool{}
 	chooseAll(&schema.Fields[column], leaves)
-	file := &fileReader{file: f, room: 1 << 30}
+	file := &fileReader{file: f, room: 1 << 30, coded: r.IntN(2) == 0}
 	c, err := file.openColumn(&schema.Fields[column], leaves, f.MetaData().RowGroup(0))
 	if err != nil {
 		t.Fatal(err)
@@ -220,6 +221,9 @@ func readColumn(t *testing.T, r *rand.Rand, data []byte, column, step, rows int,
 		part, _, err := c.read(n, ranges)
 		if err != nil {
 			t.Fatalf("%s: %v", schema.Fields[column].Field.Name, err)
+		}
+		if part, err = expr.Dense(part); err != nil {
+			t.Fatal(err)
 		}
 		parts = append(parts, part)
 		if r.IntN(4) == 0 {

@@ -85,7 +85,16 @@ func (m mapping) conformStruct(fields []Field, want arrow.DataType, arr arrow.Ar
 		defer child.Release()
 		children[i] = child.Data()
 	}
-	return rebuild(want, d, children...)
+	return rebuild(retyped(want.(*arrow.StructType), children), d, children...)
+}
+
+// retyped is the type with the types that its children have: they are other ones where texts are coded.
+func retyped(want *arrow.StructType, children []arrow.ArrayData) arrow.DataType {
+	fields := want.Fields()
+	for i, child := range children {
+		fields[i].Type = child.DataType()
+	}
+	return arrow.StructOf(fields...)
 }
 
 func (m mapping) conformMap(t *Map, want arrow.DataType, arr arrow.Array, path string) (arrow.Array, error) {

@@ -25,7 +25,7 @@ func (p *scanPlan) readFile(ctx context.Context, wanted wantedFile, emit emitRow
 	if err != nil {
 		return absent(err)
 	}
-	r := &fileReader{plan: p, add: add, file: f, key: at.key, rows: rows}
+	r := &fileReader{plan: p, add: add, file: f, key: at.key, rows: rows, coded: p.opts.coded}
 	if err := guardScan(at.key, r.open); err != nil {
 		return err
 	}
@@ -67,6 +67,7 @@ type fileReader struct {
 	row     int64        // of the file, that comes next
 	room    int64        // that the batch may yet take
 	held    int          // by the columns' readers
+	coded   bool         // texts may be dictionary arrays
 }
 
 // fileColumn is where a column's values come from: a field of the file, a constant, or, with neither, nowhere: it is null.

@@ -157,7 +157,20 @@ func (g *scanGroup) batch(ctx context.Context, n int, rows []expr.Span, from int
 	if p.positions {
 		positions = spanRows(rows, from)
 	}
-	return array.NewRecordBatch(p.result, pick(arrays, p.out), int64(expr.CountRows(rows))), positions, nil
+	columns := pick(arrays, p.out)
+	return array.NewRecordBatch(p.schemaOf(columns), columns, int64(expr.CountRows(rows))), positions, nil
+}
+
+// schemaOf is the schema of a batch of these columns.
+func (p *scanPlan) schemaOf(columns []arrow.Array) *arrow.Schema {
+	if !p.opts.coded {
+		return p.result
+	}
+	fields := p.result.Fields()
+	for i, c := range columns {
+		fields[i].Type = c.DataType()
+	}
+	return arrow.NewSchema(fields, nil)
 }
 
 // filter reads the columns of the condition and returns those of the rows that meet it; columns that have been read keep

@@ -48,6 +48,8 @@ func (c *columnReader) array(v *parquet.Values) (arrow.Array, error) {
 		buffers[0] = validity(v.Slots, uint8(c.levels.DefLevel))
 	}
 	switch {
+	case v.Places != nil:
+		return c.coded(v, buffers[0]), nil
 	case t.ID() == arrow.NULL:
 		if v.Nulls != n {
 			return nil, fmt.Errorf("%d values in a column that has no type, wanted nulls", n-v.Nulls)
@@ -77,6 +79,25 @@ func (c *columnReader) array(v *parquet.Values) (arrow.Array, error) {
 	data := array.NewData(t, n, buffers, nil, v.Nulls, 0)
 	defer data.Release()
 	return array.MakeFromData(data), nil
+}
+
+// coded makes a dictionary array of texts. Those of one dictionary share one ArrayData, by which it is known again.
+func (c *columnReader) coded(v *parquet.Values, valid *memory.Buffer) arrow.Array {
+	t := storageOf(c.field.Type)
+	if first := &v.Texts.Offsets[0]; c.textsFirst != first {
+		c.textsFirst = first
+		c.texts = array.NewData(t, len(v.Texts.Offsets)-1, []*memory.Buffer{nil,
+			memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(v.Texts.Offsets)), memory.NewBufferBytes(v.Texts.Data)}, nil, 0, 0)
+	}
+	places := memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(v.Places))
+	data := array.NewDataWithDictionary(codedType(t), v.Len, []*memory.Buffer{valid, places}, v.Nulls, 0, c.texts)
+	defer data.Release()
+	return array.NewDictionaryData(data)
+}
+
+// codedType is the type of texts that are given by places in a dictionary.
+func codedType(texts arrow.DataType) arrow.DataType {
+	return &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: texts}
 }
 
 // narrow keeps the low bytes of integers of four.

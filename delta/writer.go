@@ -113,7 +113,7 @@ func NewWriter(st store.Store, m *Metadata, p *Protocol, opts *WriterOptions) (*
 			return nil, fmt.Errorf("write data files: %w", err)
 		}
 	}
-	w.matcher.extras = w.layout.extras
+	w.matcher.extras, w.matcher.coded = w.layout.extras, w.opts.Trusted
 	w.splitter.types = w.layout.types
 	w.kit = w.opts.Buffers.take(w.layout.columns, w.layout.codec)
 	return w, nil

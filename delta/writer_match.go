@@ -28,6 +28,7 @@ func (e *NullError) Error() string {
 // matcher finds a batch's columns for a schema. It remembers the last batch's schema, since most are alike.
 type matcher struct {
 	extras []string // columns that batches may have beside those of the schema
+	coded  bool     // texts may be places in dictionaries
 	last   *arrow.Schema
 	places []int // of the schema's columns, then of extras, in the batch; -1: it has none
 }
@@ -45,7 +46,7 @@ func (m *matcher) match(s *Schema, rec arrow.RecordBatch) (*completion, error) {
 	for i, at := range m.places {
 		switch {
 		case at < 0:
-		case encodable(rec.Column(at).DataType()):
+		case encodable(rec.Column(at).DataType(), m.coded):
 			c.arrays[i] = rec.Column(at)
 		default:
 			arr, err := expr.Dense(rec.Column(at))
@@ -59,19 +60,22 @@ func (m *matcher) match(s *Schema, rec arrow.RecordBatch) (*completion, error) {
 	return c, nil
 }
 
-// encodable reports whether files are written from arrays of the type as they are, large ones among them.
-func encodable(t arrow.DataType) bool {
+// encodable reports whether files are written from arrays of the type as they are, large ones among them. coded says that
+// texts may be places in dictionaries.
+func encodable(t arrow.DataType, coded bool) bool {
 	switch t := t.(type) {
 	case *arrow.LargeStringType, *arrow.LargeBinaryType:
 		return true
+	case *arrow.DictionaryType:
+		return coded && t.IndexType.ID() == arrow.INT32 && (t.ValueType.ID() == arrow.STRING || t.ValueType.ID() == arrow.BINARY)
 	case *arrow.StructType:
-		return !slices.ContainsFunc(t.Fields(), func(f arrow.Field) bool { return !encodable(f.Type) })
+		return !slices.ContainsFunc(t.Fields(), func(f arrow.Field) bool { return !encodable(f.Type, coded) })
 	case *arrow.MapType:
-		return encodable(t.KeyType()) && encodable(t.ItemType())
+		return encodable(t.KeyType(), coded) && encodable(t.ItemType(), coded)
 	case *arrow.ListType:
-		return encodable(t.Elem())
+		return encodable(t.Elem(), coded)
 	case *arrow.LargeListType:
-		return encodable(t.Elem())
+		return encodable(t.Elem(), coded)
 	}
 	return arrow.TypeEqual(t, expr.DenseType(t))
 }

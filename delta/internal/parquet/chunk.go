@@ -15,7 +15,7 @@ const skipChunks = 15
 // afterChunk judges the dictionary and closes the page if it is full.
 func (l *leaf) afterChunk(w *Writer) error {
 	if l.mode == trying && len(l.idx) >= sampleValues {
-		if l.sampleFails(w.opts.DictBytes) {
+		if l.sampleFails(w) {
 			l.dropDictionary(w.Shared)
 		} else {
 			l.mode = encoded
@@ -47,15 +47,28 @@ func (l *leaf) maxEntries() int {
 }
 
 // sampleFails guesses from the repeats among the first values how many distinct ones there are (of d values, n
-// draws repeat about n²/2d times) and says whether their dictionary would outgrow its limits.
-func (l *leaf) sampleFails(limit int) bool {
+// draws repeat about n²/2d times) and says whether their dictionary would outgrow its limits, or is not worth its look-ups.
+func (l *leaf) sampleFails(w *Writer) bool {
 	n, distinct := float64(len(l.idx)), float64(l.dictLen())
 	guess := distinct
 	if repeats := max(n-distinct, 0.5); repeats < n/2 {
 		guess = n * n / (2 * repeats)
 	}
 	width := float64(l.dictBytes()) / distinct
-	return guess > float64(l.maxEntries()) || guess*width > 1.5*float64(limit)
+	return guess > float64(l.maxEntries()) || guess*width > 1.5*float64(w.opts.DictBytes) || l.smallAnyway(w, guess)
+}
+
+// fewEntries is up to how many values a dictionary stays near the processor, so that looking them up costs next to nothing.
+const fewEntries = 1 << 12
+
+// smallAnyway reports whether pages are about as small without a dictionary of so many values, by their shape.
+func (l *leaf) smallAnyway(w *Writer, entries float64) bool {
+	if entries < fewEntries || w.opts.Codec != Zstd {
+		return false
+	}
+	w.codec.raw = l.appendPlain(w.codec.raw[:0])
+	packed, ok := w.codec.shaped(w.codec.raw, shape{stride: l.even(w.codec.raw)})
+	return ok && float64(8*len(packed)) < 1.15*float64(len(l.idx)*bitWidth(int(entries)))
 }
 
 func (l *leaf) closePage(w *Writer) error {
@@ -90,18 +103,24 @@ func (l *leaf) dictionaryPays(more bool) bool {
 	return l.dictBytes()+indices < raw
 }
 
-// dropDictionary turns the open page, the first of its chunk, into one without a dictionary.
-func (l *leaf) dropDictionary(learned *Shared) {
+// appendPlain appends the values of a page with a dictionary as PLAIN has them.
+func (l *leaf) appendPlain(b []byte) []byte {
 	if l.physical == PhysicalBytes {
 		for _, i := range l.idx {
 			at := l.texts.start[i]
-			l.vals = append(l.vals, l.texts.data[at:][:4+len(l.texts.value(i))]...)
+			b = append(b, l.texts.data[at:][:4+len(l.texts.value(i))]...)
 		}
-	} else {
-		for _, i := range l.idx {
-			l.vals = appendFixed(l.vals, l.numbers.values[i:i+1], l.width)
-		}
+		return b
 	}
+	for _, i := range l.idx {
+		b = appendFixed(b, l.numbers.values[i:i+1], l.width)
+	}
+	return b
+}
+
+// dropDictionary turns the open page, the first of its chunk, into one without a dictionary.
+func (l *leaf) dropDictionary(learned *Shared) {
+	l.vals = l.appendPlain(l.vals)
 	l.idx = l.idx[:0]
 	l.numbers.reset()
 	l.texts.reset()

@@ -76,6 +76,15 @@ type Values struct {
 	// Offsets and Data are the values of PhysicalBytes, in place of Fixed: slot i is Data[Offsets[i]:Offsets[i+1]].
 	Offsets []int32
 	Data    []byte
+	// Places are, in place of these, where the values of the slots are in Texts; where there is none it may be anything.
+	Places []int32
+	Texts  *Texts
+}
+
+// Texts are the texts of a dictionary: text i is Data[Offsets[i]:Offsets[i+1]]. They stay as they are.
+type Texts struct {
+	Offsets []int32
+	Data    []byte
 }
 
 // ColumnReader reads a column chunk, pages of both versions and of any encoding. Page checksums are verified where there
@@ -108,6 +117,7 @@ type ColumnReader struct {
 
 	dictAt  int64 // of its page
 	hasDict bool
+	places  bool // are what Read returns of texts
 	dict    dictionary
 
 	defsBuf, repsBuf, slotsBuf []uint8
@@ -140,6 +150,9 @@ func OpenColumn(c Chunk) (*ColumnReader, error) {
 	r.dictAt, r.hasDict = r.at, true
 	return r, r.readDict()
 }
+
+// Code makes Read return texts outside of lists as places in the chunk's dictionary, where they are stored so.
+func (r *ColumnReader) Code() { r.places = true }
 
 // SlotBytes bounds the bytes that a slot takes in what Read returns, but for texts that pages have in full.
 func (r *ColumnReader) SlotBytes() int {
@@ -177,10 +190,13 @@ func (r *ColumnReader) Read(n int, rows []Range) (v Values, err error) {
 	if err := r.spend(total * max(r.width, 4)); err != nil {
 		return v, err
 	}
-	if r.c.Type == PhysicalBytes {
-		v.Offsets = make([]int32, 1, total+1)
-	} else {
+	switch {
+	case r.c.Type != PhysicalBytes:
 		v.Fixed = make([]byte, 0, total*r.width)
+	case r.places && r.hasDict && r.c.MaxRep == 0:
+		v.Places = make([]int32, 0, total)
+	default:
+		v.Offsets = make([]int32, 1, total+1)
 	}
 	at := 0
 	for _, s := range rows {
@@ -198,6 +214,9 @@ func (r *ColumnReader) Read(n int, rows []Range) (v Values, err error) {
 	r.defsBuf, r.repsBuf, r.slotsBuf = v.Defs, v.Reps, v.Slots
 	if r.c.MaxRep == 0 {
 		v.Slots = v.Defs
+	}
+	if v.Places != nil {
+		v.Texts = r.dict.texts()
 	}
 	return v, nil
 }
@@ -300,6 +319,14 @@ func (r *ColumnReader) take(v *Values, m int) error {
 	}
 	v.Nulls += slots - valid
 	v.Len += slots
+	if v.Places != nil {
+		if r.coded || valid == 0 {
+			return r.readPlaces(v, present, valid)
+		}
+		if err := r.resolve(v); err != nil {
+			return err
+		}
+	}
 	if r.c.Type == PhysicalBytes {
 		first := len(v.Offsets) - 1
 		if err := r.readBytes(v, valid); err != nil {

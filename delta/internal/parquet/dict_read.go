@@ -14,6 +14,14 @@ type dictionary struct {
 	longest int     // text
 }
 
+// texts is none where nothing has pointed to the dictionary since it was given up.
+func (d *dictionary) texts() *Texts {
+	if d.offsets == nil {
+		return &Texts{Offsets: []int32{0}}
+	}
+	return &Texts{d.offsets, d.values[:d.offsets[d.entries]]}
+}
+
 var errValues = errors.New("a page has fewer values than its header says")
 
 // readDict decodes the chunk's dictionary page and makes the page after it the next one, unless one is open.

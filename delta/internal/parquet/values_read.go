@@ -172,6 +172,53 @@ func (r *ColumnReader) gatherBytes(v *Values, k int) error {
 	return nil
 }
 
+// readPlaces appends places of k texts, spread to the slots that have one.
+func (r *ColumnReader) readPlaces(v *Values, slots []uint8, k int) error {
+	at := len(v.Places)
+	n := max(len(slots), k)
+	v.Places = slices.Grow(v.Places, n)[:at+n]
+	out := v.Places[at:]
+	clear(out[k:])
+	if k == 0 {
+		return nil
+	}
+	indices, err := r.index(k)
+	if err != nil {
+		return err
+	}
+	if k == n {
+		for i, at := range indices {
+			out[i] = int32(at)
+		}
+		return nil
+	}
+	for i, d := range slots {
+		out[i] = 0
+		if int(d) == r.c.MaxDef {
+			out[i], indices = int32(indices[0]), indices[1:]
+		}
+	}
+	return nil
+}
+
+// resolve turns places into texts, as a page with texts in full follows.
+func (r *ColumnReader) resolve(v *Values) error {
+	texts := r.dict.texts()
+	v.Offsets = make([]int32, 1, cap(v.Places)+1)
+	for i, at := range v.Places {
+		if r.c.MaxDef == 0 || int(v.Defs[i]) == r.c.MaxDef {
+			text := texts.Data[texts.Offsets[at]:texts.Offsets[at+1]]
+			if len(v.Data) > maxData-len(text) {
+				return errLarge
+			}
+			v.Data = append(v.Data, text...)
+		}
+		v.Offsets = append(v.Offsets, int32(len(v.Data)))
+	}
+	v.Places = nil
+	return r.spend(len(v.Data))
+}
+
 // spread moves k values to the rows that have one.
 func spread(dst []byte, levels []uint8, width, k int, most uint8) {
 	from := k
