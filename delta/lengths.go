@@ -25,7 +25,8 @@ type lengths struct {
 	below map[string]*lengths // of fields by their names in lower case, or of element, key and value
 }
 
-// lengthRule keeps the strings of a column to their lengths, as Spark does when it writes.
+// lengthRule keeps the strings of a column to their lengths: longer ones are refused, as Spark does, also for spaces at
+// their end. CHAR is filled up with spaces in files; Spark does that when it reads, and so all engines read the same.
 type lengthRule struct {
 	field  Field
 	column int
@@ -205,9 +206,8 @@ func (r *lengthRule) keep(arr arrow.Array, n int) (arrow.Array, error) {
 
 var errTooLong = errors.New("the text has more characters")
 
-// fit brings the strings of an array to their lengths: those of CHAR are filled up with spaces, and spaces at the end
-// that are too many are cut off. It returns the array, which is the caller's, the same if nothing changed, and the rows
-// in which a string stays too long.
+// fit fills the strings of an array that are CHAR up with spaces. It returns the array, which is the caller's, the same if
+// nothing changed, and the rows in which a string is too long.
 func (l *lengths) fit(arr arrow.Array) (out arrow.Array, long []int) {
 	switch a := arr.(type) {
 	case *array.String:
@@ -246,9 +246,12 @@ func (l *lengths) fitStrings(a *array.String) (out arrow.Array, long []int) {
 			b.AppendNull()
 			continue
 		}
-		text, ok := l.cut(a.Value(i))
-		if !ok {
+		text := a.Value(i)
+		switch room := l.chars - utf8.RuneCountInString(text); {
+		case room < 0:
 			long = append(long, i)
+		case l.padded:
+			text += strings.Repeat(" ", room)
 		}
 		b.Append(text)
 	}
@@ -261,18 +264,6 @@ func (l *lengths) fits(text string) bool {
 	}
 	n := utf8.RuneCountInString(text)
 	return n == l.chars || n < l.chars && !l.padded
-}
-
-// cut is the text in its length; ok is false where it is too long by more than spaces at its end.
-func (l *lengths) cut(text string) (kept string, ok bool) {
-	n := utf8.RuneCountInString(text)
-	for ; n > l.chars && strings.HasSuffix(text, " "); n-- {
-		text = text[:len(text)-1]
-	}
-	if l.padded && n < l.chars {
-		text += strings.Repeat(" ", l.chars-n)
-	}
-	return text, n <= l.chars
 }
 
 func (l *lengths) fitStruct(a *array.Struct) (out arrow.Array, long []int) {
