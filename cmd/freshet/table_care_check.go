@@ -41,7 +41,7 @@ Exit code 4 when there is an error among the findings that was not fixed.`,
 	f := cmd.Flags()
 	a.add(cmd)
 	f.BoolVar(&o.Deep, "deep", false, "read all files")
-	f.BoolVar(&o.Fix, "fix", false, "take missing files out of the table, and replace broken checkpoints")
+	f.BoolVar(&o.Fix, "fix", false, "take missing files out of the table, replace broken checkpoints, delete a wrong checksum")
 	f.IntVar(&o.MaxFindings, "limit", 0, "how many findings are listed (default 1000)")
 	c.outputFlag(cmd, &output)
 	return cmd
