@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// rowsAtOnce is how many rows of a checkpoint are decoded before they are handed on. Texts of files share the memory of
-	// so many: whoever keeps one keeps the others.
+	// rowsAtOnce is how many rows of a checkpoint are decoded before they are handed on. Texts of files share
+	// the memory of so many: whoever keeps one keeps the others.
 	rowsAtOnce = 64
 	// addsAtOnce is how many add actions are made at once; whoever keeps one keeps the others.
 	addsAtOnce = 16
@@ -25,8 +25,8 @@ const (
 
 // readCheckpointFile yields the actions of the wanted kinds of one Parquet file, in its order, whatever its
 // columns are called beyond those we know. Only the columns of wanted kinds are read, and of them only row
-// groups that hold some. A sieve, if there is one, leaves out adds; row groups with other wanted actions are read whole. Memory: one
-// row group's wanted columns, at most spanBytes. Errors: ErrCorrupt.
+// groups that hold some. A sieve, if there is one, leaves out adds; row groups with other wanted actions are
+// read whole. Memory: one row group's wanted columns, at most spanBytes. Errors: ErrCorrupt.
 func readCheckpointFile(ctx context.Context, st store.Store, key string, size int64, want kinds, sieve *statsSieve,
 ) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {

@@ -10,8 +10,8 @@ import (
 	"github.com/freshet-io/freshet/delta/internal/parquet"
 )
 
-// leaf walks one leaf column of a row group, batch by batch and in these entry by entry: a value, a null, or an empty or
-// null list.
+// leaf walks one leaf column of a row group, batch by batch and in these entry by entry: a value, a null, or
+// an empty or null list.
 type leaf struct {
 	column *schema.Column
 	path   []string
@@ -31,7 +31,8 @@ func newLeaf(c *schema.Column) *leaf {
 		maxDef: uint8(c.MaxDefinitionLevel()), maxRep: c.MaxRepetitionLevel(), slots: uint8(slotLevel(c))}
 }
 
-// openLeaves opens columns of a row group, whose bytes are fetched together. room bounds the bytes of their batches.
+// openLeaves opens columns of a row group, whose bytes are fetched together. room bounds the bytes of their
+// batches.
 func openLeaves(f *parquetFile, group int, columns []int, room *int64) ([]*leaf, error) {
 	meta := f.RowGroup(group).MetaData()
 	var parts []span

@@ -22,13 +22,13 @@ const (
 
 // Checkpoint writes a checkpoint of the snapshot, unless there is a usable one, and then _last_checkpoint.
 //
-// It is a classic one (N.checkpoint.parquet, version 1 of the form), which every reader knows, unless the table has
-// delta.checkpointPolicy = v2: then it is a JSON file that names Parquet files with the file actions. It streams from the previous checkpoint and the commits since:
-// memory is a row group and the keys of the files that those commits name. Removed files are kept as long as
-// delta.deletedFileRetentionDuration says, all progress unless delta.setTransactionRetentionDuration is set.
-// The file is read again before it counts. Errors: *UnsupportedError when the table may not be written; an
-// error that names the columns when the previous checkpoint holds some that would be lost. Spec:
-// "Checkpoints", "Action Reconciliation".
+// It is a classic one (N.checkpoint.parquet, version 1 of the form), which every reader knows, unless the
+// table has delta.checkpointPolicy = v2: then it is a JSON file that names Parquet files with the file
+// actions. It streams from the previous checkpoint and the commits since: memory is a row group and the keys
+// of the files that those commits name. Removed files are kept as long as delta.deletedFileRetentionDuration
+// says, all progress unless delta.setTransactionRetentionDuration is set. The file is read again before it
+// counts. Errors: *UnsupportedError when the table may not be written; an error that names the columns when
+// the previous checkpoint holds some that would be lost. Spec: "Checkpoints", "Action Reconciliation".
 func (t *Table) Checkpoint(ctx context.Context, snap *Snapshot) error {
 	if err := snap.CheckWrite(); err != nil {
 		return err
@@ -94,8 +94,9 @@ func (w *checkpointWriter) writeClassic(ctx context.Context, key string) error {
 	return nil
 }
 
-// adoptCheckpoint is what is left to do when another writer has put its checkpoint of the version in the place of ours,
-// which any two may hold different sets of old removals in. It is theirs: nothing of it is deleted.
+// adoptCheckpoint is what is left to do when another writer has put its checkpoint of the version in the
+// place of ours, which any two may hold different sets of old removals in. It is theirs: nothing of it is
+// deleted.
 func (t *Table) adoptCheckpoint(ctx context.Context, snap *Snapshot, theirs store.Object) error {
 	if err := t.usable(ctx, snap, theirs); err != nil {
 		return fmt.Errorf("another writer has put %s: %w", theirs.Key, err)
@@ -137,8 +138,8 @@ func (t *Table) verify(ctx context.Context, o store.Object, rows int64) error {
 	return nil
 }
 
-// foundCheckpoint makes later snapshots begin from the checkpoint, which has so many bytes in sidecars. files are counted in
-// it, nil when nobody has.
+// foundCheckpoint makes later snapshots begin from the checkpoint, which has so many bytes in sidecars. files
+// are counted in it, nil when nobody has.
 func (t *Table) foundCheckpoint(snap *Snapshot, o store.Object, sidecars int64, files *fileTotals) {
 	s := *snap
 	if files != nil {

@@ -6,12 +6,12 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
-// maxChecksumEntries is how many applications and how many domains a .crc tells of at most. With more it tells of none, as
-// Spark's: it is written with every commit.
+// maxChecksumEntries is how many applications and how many domains a .crc tells of at most. With more it
+// tells of none, as Spark's: it is written with every commit.
 const maxChecksumEntries = 100
 
-// counted is the snapshot with its totals, when they are not known and a .crc tells them: a writer that has opened the table
-// goes on from what the one before has left.
+// counted is the snapshot with its totals, when they are not known and a .crc tells them: a writer that has
+// opened the table goes on from what the one before has left.
 func (s *Snapshot) counted(ctx context.Context) *Snapshot {
 	if s.files != nil || !s.summed {
 		return s
@@ -25,8 +25,8 @@ func (s *Snapshot) counted(ctx context.Context) *Snapshot {
 	return &counted
 }
 
-// writeChecksum writes the .crc of the version that the transaction made, unless its totals are not known. It only saves
-// others time, so that a failure is no error. Spec: "Version Checksum File".
+// writeChecksum writes the .crc of the version that the transaction made, unless its totals are not known. It
+// only saves others time, so that a failure is no error. Spec: "Version Checksum File".
 func (s *Snapshot) writeChecksum(ctx context.Context, txnID string) {
 	if s.files != nil {
 		_ = store.PutHint(ctx, s.table.st, checksumKey(s.version), s.checksum(txnID))

@@ -27,11 +27,12 @@ const copyBytes = 8 << 20
 type CloneOptions struct {
 	// Snapshot is the version to clone. Default: the newest.
 	Snapshot *Snapshot
-	// Shallow makes a table that names the files of this one by absolute paths, instead of copying them. A vacuum of this
-	// table breaks it. Readers must be able to reach both places. Default: all files are copied.
+	// Shallow makes a table that names the files of this one by absolute paths, instead of copying them. A
+	// vacuum of this table breaks it. Readers must be able to reach both places. Default: all files are
+	// copied.
 	Shallow bool
-	// Progress takes the progress of applications (txn actions) along. Default: the clone has none, so that whoever
-	// writes the one table is not taken for having written the other.
+	// Progress takes the progress of applications (txn actions) along. Default: the clone has none, so that
+	// whoever writes the one table is not taken for having written the other.
 	Progress bool
 	// Properties are set in the clone beside those of the table.
 	Properties map[string]string
@@ -41,8 +42,8 @@ type CloneOptions struct {
 	Outside func(ctx context.Context, url string) (store.Store, error)
 	// Concurrency is how many files are copied at once. Default: four times the number of processors.
 	Concurrency int
-	// Report is told of each file that was copied or found there, by one goroutine at a time; of those of a shallow clone
-	// at once. Default: nobody.
+	// Report is told of each file that was copied or found there, by one goroutine at a time; of those of a
+	// shallow clone at once. Default: nobody.
 	Report func(CloneProgress)
 }
 
@@ -53,10 +54,11 @@ type CloneProgress struct {
 	Copied               int64 // files that had to be copied; the others were there from an earlier try
 }
 
-// Clone makes a table at the root of dst that holds what this one holds at a version, with a history of its own. A deep
-// clone that was broken off goes on where it was when it is called again: files that are there in full are not copied
-// again. Memory: the text of one commit that names all files, and the names of the files of deletion vectors. Errors: ErrTableExists, *UnsupportedError,
-// ErrMissingFiles when a vacuum has taken files of the version.
+// Clone makes a table at the root of dst that holds what this one holds at a version, with a history of its
+// own. A deep clone that was broken off goes on where it was when it is called again: files that are there in
+// full are not copied again. Memory: the text of one commit that names all files, and the names of the files
+// of deletion vectors. Errors: ErrTableExists, *UnsupportedError, ErrMissingFiles when a vacuum has taken
+// files of the version.
 func (t *Table) Clone(ctx context.Context, dst store.Store, opts *CloneOptions) (*Table, error) {
 	c := &clone{from: t, dst: dst}
 	if opts != nil {
@@ -170,7 +172,8 @@ type copying struct {
 	size int64  // bytes that there must be; -1 when the log does not tell
 }
 
-// copyAll copies the files, several at once, and the files of deletion vectors, which several data files may share.
+// copyAll copies the files, several at once, and the files of deletion vectors, which several data files may
+// share.
 func (c *clone) copyAll(ctx context.Context) error {
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(cmp.Or(max(c.opts.Concurrency, 0), 4*runtime.GOMAXPROCS(0)))
@@ -209,8 +212,8 @@ func (c *clone) place(ctx context.Context, f copying) error {
 	return err
 }
 
-// move names the file as the clone has it, and returns what is to be copied: the file, and the one of its deletion vector.
-// What lies outside of the table gets a name that follows from its own.
+// move names the file as the clone has it, and returns what is to be copied: the file, and the one of its
+// deletion vector. What lies outside of the table gets a name that follows from its own.
 func (c *clone) move(a *Add) ([]copying, error) {
 	from := a.Path
 	key, inside := c.from.within(from)
@@ -238,8 +241,8 @@ func (c *clone) move(a *Add) ([]copying, error) {
 	return append(copies, copying{name, key, -1}), nil
 }
 
-// copyFile copies a file, unless it is there in full; fresh tells that it was not. Files never change, so that one of
-// the same size is the same.
+// copyFile copies a file, unless it is there in full; fresh tells that it was not. Files never change, so
+// that one of the same size is the same.
 func (c *clone) copyFile(ctx context.Context, f copying) (fresh bool, err error) {
 	src, err := c.snap.locate(ctx, f.from)
 	if err != nil {

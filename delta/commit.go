@@ -124,8 +124,8 @@ func (tx *Transaction) appendStream(ctx context.Context, body []byte, b *builder
 	return body, nil
 }
 
-// actions are the lines of the commit after the first and before those of streamed files, and what gives these their row
-// ids; nil when they get none.
+// actions are the lines of the commit after the first and before those of streamed files, and what gives
+// these their row ids; nil when they get none.
 func (tx *Transaction) actions(ctx context.Context, base *Snapshot, now time.Time) (actions []Action, ids *rowIDs,
 	err error,
 ) {

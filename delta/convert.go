@@ -22,8 +22,9 @@ const footersAtOnce = 16
 
 // ConvertOptions tune Convert. The zero value of each field means its default.
 type ConvertOptions struct {
-	// PartitionBy are the partition columns with their types, as the names of folders have them: "day=2026-01-31". Default:
-	// found in the names of folders; all integers make a long, all dates a date, anything else a string.
+	// PartitionBy are the partition columns with their types, as the names of folders have them:
+	// "day=2026-01-31". Default: found in the names of folders; all integers make a long, all dates a date,
+	// anything else a string.
 	PartitionBy []Field
 	// Properties are the table's properties.
 	Properties map[string]string
@@ -49,12 +50,13 @@ type Converted struct {
 	Rows        int64
 }
 
-// Convert makes a Delta table of a folder of Parquet files, in place: no file is moved or written but the log. Files end
-// with .parquet or .parq, others are left alone, as are names that begin with "_" or ".". Partition values come from
-// folders "name=value". The schema is that of all files together: a column that some files lack is null there, types
-// must agree, and every column may be null. Whoever adds files to the folder later has to do it through the table. Memory:
-// names and statistics of the files, and the text of one commit that holds them.
-// Errors: ErrTableExists, ErrCorrupt for a file that is no Parquet, *SchemaMismatchError wrapped with the file's name.
+// Convert makes a Delta table of a folder of Parquet files, in place: no file is moved or written but the
+// log. Files end with .parquet or .parq, others are left alone, as are names that begin with "_" or ".".
+// Partition values come from folders "name=value". The schema is that of all files together: a column that
+// some files lack is null there, types must agree, and every column may be null. Whoever adds files to the
+// folder later has to do it through the table. Memory: names and statistics of the files, and the text of one
+// commit that holds them. Errors: ErrTableExists, ErrCorrupt for a file that is no Parquet,
+// *SchemaMismatchError wrapped with the file's name.
 func Convert(ctx context.Context, st store.Store, opts *ConvertOptions) (*Converted, error) {
 	c := &conversion{table: newTable(st, nil)}
 	if opts != nil {
@@ -202,8 +204,8 @@ var (
 	plainDate   = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
 )
 
-// typeOf is what the values of the n-th partition column look like. Numbers with leading zeros are none, since they
-// would not come back as they are.
+// typeOf is what the values of the n-th partition column look like. Numbers with leading zeros are none,
+// since they would not come back as they are.
 func (c *conversion) typeOf(n int) Type {
 	some, numbers, dates := false, true, true
 	for i := range c.files {
@@ -225,9 +227,9 @@ func (c *conversion) typeOf(n int) Type {
 	return String
 }
 
-// readFooters fills in what the files say of themselves, and makes the table's schema of theirs: the columns of all files in
-// the order in which they appear, then those of the partitioning. A column of a file that has the name of one of these is
-// passed over: the folder counts.
+// readFooters fills in what the files say of themselves, and makes the table's schema of theirs: the columns
+// of all files in the order in which they appear, then those of the partitioning. A column of a file that has
+// the name of one of these is passed over: the folder counts.
 func (c *conversion) readFooters(ctx context.Context, partitions []Field) error {
 	all := &Schema{}
 	for files := range slices.Chunk(c.files, footersAtOnce) {

@@ -35,8 +35,8 @@ func (t *fileTally) without(files []Add) {
 	}
 }
 
-// after are the totals once the commit is there; nil when they cannot be told: before is nil, a removed file has no size, or
-// the commit only adds and changes no data, so that its files may have been there.
+// after are the totals once the commit is there; nil when they cannot be told: before is nil, a removed file
+// has no size, or the commit only adds and changes no data, so that its files may have been there.
 func (t *fileTally) after(before *fileTotals) *fileTotals {
 	if before == nil || t.unsure || t.moved > 0 && t.removes == 0 {
 		return nil

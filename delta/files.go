@@ -98,7 +98,8 @@ func (s *Snapshot) filesSinceCheckpoint() int {
 
 var errStop = errors.New("the caller wants no more")
 
-// yieldNewest yields the file actions of a piece of the log that no newer one speaks of; the last of a commit counts.
+// yieldNewest yields the file actions of a piece of the log that no newer one speaks of; the last of a commit
+// counts.
 func yieldNewest(c logPiece, want kinds, seen *fileSet, yield func(Action, error) bool) error {
 	var actions []Action
 	for a, err := range parseLog(c.key, c.data, want|kindFiles) {
@@ -115,8 +116,9 @@ func yieldNewest(c logPiece, want kinds, seen *fileSet, yield func(Action, error
 	return nil
 }
 
-// fileSet is a set of files. It holds 128 bits of each file's key, under seeds of its own: two files are not taken for one,
-// not even by design of who names them. The zero value is empty; it takes files once it is open.
+// fileSet is a set of files. It holds 128 bits of each file's key, under seeds of its own: two files are not
+// taken for one, not even by design of who names them. The zero value is empty; it takes files once it is
+// open.
 type fileSet struct {
 	seeds [2]maphash.Seed
 	keys  map[[2]uint64]struct{}

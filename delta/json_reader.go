@@ -205,7 +205,8 @@ func (r *jsonReader) skipText() error {
 	return errJSONEnd
 }
 
-// nextMark is where the next quote or backslash stands, from a position on; the end or beyond when there is none.
+// nextMark is where the next quote or backslash stands, from a position on; the end or beyond when there is
+// none.
 func nextMark(b []byte, from int) int {
 	for ; from+8 <= len(b); from += 8 {
 		w := binary.LittleEndian.Uint64(b[from:])
@@ -369,9 +370,10 @@ func (r *jsonReader) loose() (string, error) {
 	return string(b), err
 }
 
-// skipAction consumes any value that is all of an action. In a log of one action a line it is behind the value at once: where
-// '}', the end of the line and '{' follow each other, an action has ended, since within a value there is a ',' or a
-// ':' before each '{', and no text holds the end of a line. A value that is not well formed may pass.
+// skipAction consumes any value that is all of an action. In a log of one action a line it is behind the
+// value at once: where '}', the end of the line and '{' follow each other, an action has ended, since within
+// a value there is a ',' or a ':' before each '{', and no text holds the end of a line. A value that is not
+// well formed may pass.
 func (r *jsonReader) skipAction() error {
 	rest := r.data[r.pos:]
 	end := bytes.IndexByte(rest, '\n')

@@ -210,7 +210,8 @@ func FuzzLastCheckpoint(f *testing.F) {
 }
 
 func TestParseLog_RemoveWithNulls_KeepsTheFieldsBehindThem(t *testing.T) {
-	got, err := parseAll(`{"remove":{"extendedFileMetadata":null,"deletionTimestamp":null,"path":"a","size":5,"stats":{"numRecords":1}}}`)
+	got, err := parseAll(`{"remove":{"extendedFileMetadata":null,"deletionTimestamp":null,"path":"a","size":5,` +
+		`"stats":{"numRecords":1}}}`)
 	if err != nil || len(got) != 1 || got[0].Remove == nil {
 		t.Fatalf("got %v, %v, want a remove", got, err)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
-// goldenSeeds adds files of the tables that other engines wrote to the corpus, where these tables are at hand.
+// goldenSeeds adds files of the tables that other engines wrote to the corpus, where these tables are at
+// hand.
 func goldenSeeds(f *testing.F, pattern string) {
 	root := os.Getenv("FRESHET_TESTDATA")
 	if root == "" {
@@ -136,7 +137,8 @@ func filesOf(t testing.TB, st store.Store) string {
 	return out.String()
 }
 
-// FuzzFooterStats makes statistics of hostile footers, as Convert does: an error, or JSON that counts no fewer rows than none.
+// FuzzFooterStats makes statistics of hostile footers, as Convert does: an error, or JSON that counts no
+// fewer rows than none.
 func FuzzFooterStats(f *testing.F) {
 	f.Add(smallCheckpoint(f, "uncompressed"))
 	f.Add(smallCheckpoint(f, "zstd"))

@@ -121,9 +121,10 @@ func (a *Remove) parse(r *jsonReader, stats bool) error {
 	var f Add
 	var own removal
 	err := f.parseFile(r, stats, &own)
-	*a = Remove{Path: f.Path, DeletionTimestamp: own.at, DataChange: f.DataChange, ExtendedFileMetadata: own.extended,
-		PartitionValues: f.PartitionValues, Size: own.size, Stats: f.Stats, Tags: f.Tags, DeletionVector: f.DeletionVector,
-		BaseRowID: f.BaseRowID, DefaultRowCommitVersion: f.DefaultRowCommitVersion}
+	*a = Remove{Path: f.Path, DeletionTimestamp: own.at, DataChange: f.DataChange,
+		ExtendedFileMetadata: own.extended, PartitionValues: f.PartitionValues, Size: own.size, Stats: f.Stats,
+		Tags: f.Tags, DeletionVector: f.DeletionVector, BaseRowID: f.BaseRowID,
+		DefaultRowCommitVersion: f.DefaultRowCommitVersion}
 	return err
 }
 
@@ -192,8 +193,8 @@ func (m *removal) parse(r *jsonReader, key []byte) (err error) {
 	return err
 }
 
-// stats consumes the statistics of a file, a JSON text, and returns them if they are wanted. A writer that put an object in
-// the place of its text is understood.
+// stats consumes the statistics of a file, a JSON text, and returns them if they are wanted. A writer that
+// put an object in the place of its text is understood.
 func (r *jsonReader) stats(wanted bool) (string, error) {
 	switch {
 	case !wanted:

@@ -8,8 +8,8 @@ import (
 	"github.com/freshet-io/freshet/delta/internal/parquet"
 )
 
-// openColumn opens a leaf column of a row group. room is as of parquet.Chunk. Errors: *UnsupportedError for one that is
-// encrypted.
+// openColumn opens a leaf column of a row group. room is as of parquet.Chunk. Errors: *UnsupportedError for
+// one that is encrypted.
 func (f *parquetFile) openColumn(meta *metadata.RowGroupMetaData, i int, room *int64) (*parquet.ColumnReader, error) {
 	part, err := chunkSpan(f, meta, i)
 	if err != nil {
@@ -32,11 +32,12 @@ func (f *parquetFile) openColumn(meta *metadata.RowGroupMetaData, i int, room *i
 	})
 }
 
-// unclaimed bounds the bytes of a column that early writers in Java left out of its size: the header of its dictionary.
+// unclaimed bounds the bytes of a column that early writers in Java left out of its size: the header of its
+// dictionary.
 const unclaimed = 100
 
-// slotLevel is the definition level from which on an entry of the column is an element of its innermost list, 0 where it is in
-// none.
+// slotLevel is the definition level from which on an entry of the column is an element of its innermost list,
+// 0 where it is in none.
 func slotLevel(c *schema.Column) int {
 	level := int(c.MaxDefinitionLevel())
 	for n := c.SchemaNode(); n != nil && n.RepetitionType() != arrowparquet.Repetitions.Repeated; n = n.Parent() {

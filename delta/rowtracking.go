@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// rowTrackingDomain is the domain whose configuration holds the greatest row id that was given out. Spec: "Row
-// Tracking".
+// rowTrackingDomain is the domain whose configuration holds the greatest row id that was given out. Spec:
+// "Row Tracking".
 const rowTrackingDomain = "delta.rowTracking"
 
 // noRowIDs is the high-water mark of a table in which no row has an id yet.
@@ -32,8 +32,8 @@ func (s *tableState) rowIDHighWater() (int64, error) {
 	return *c.Mark, nil
 }
 
-// givesRowIDs reports whether writers give each new row an id: where the table has the feature, whether readers may
-// rely on it yet or not.
+// givesRowIDs reports whether writers give each new row an id: where the table has the feature, whether
+// readers may rely on it yet or not.
 func givesRowIDs(p *Protocol, m *Metadata) bool {
 	return p.Supports("rowTracking") && !m.boolean(propRowTrackingSuspended, false)
 }
@@ -41,9 +41,9 @@ func givesRowIDs(p *Protocol, m *Metadata) bool {
 // tracksRows reports whether readers may rely on row ids.
 func tracksRows(m *Metadata) bool { return m.boolean(propRowTracking, false) }
 
-// rowIDs gives files that have none their first row id and the version in which their rows were committed. Since the mark is
-// taken from the version that is built upon, winners never give out the same ids. Spec: "Writer Requirements for Row
-// Tracking".
+// rowIDs gives files that have none their first row id and the version in which their rows were committed.
+// Since the mark is taken from the version that is built upon, winners never give out the same ids. Spec:
+// "Writer Requirements for Row Tracking".
 type rowIDs struct {
 	base *Snapshot
 	mark int64 // the greatest id that was given out
@@ -66,8 +66,8 @@ func (r *rowIDs) give(ctx context.Context, a *Add) error {
 	return nil
 }
 
-// giveRowIDs gives ids to adds, and returns what is to give them to the streamed files of the transaction, and the domain's
-// state once all have theirs; nil when it has not changed.
+// giveRowIDs gives ids to adds, and returns what is to give them to the streamed files of the transaction,
+// and the domain's state once all have theirs; nil when it has not changed.
 func (tx *Transaction) giveRowIDs(ctx context.Context, base *Snapshot, adds []Add) (*rowIDs, *DomainMetadata, error) {
 	mark, err := base.state.rowIDHighWater()
 	if err != nil {
@@ -106,9 +106,9 @@ func (tx *Transaction) giveRowIDs(ctx context.Context, base *Snapshot, adds []Ad
 		Configuration: `{"rowIdHighWaterMark":` + strconv.FormatInt(last.mark, 10) + `}`}, nil
 }
 
-// RowIDsKept says whether all rows that the transaction moved to other files kept their ids and commit versions, in
-// the materialised columns of these. Without it that is taken to be so only of a transaction that moved none: one
-// that does not both add and remove files. It is recorded where the table tracks rows.
+// RowIDsKept says whether all rows that the transaction moved to other files kept their ids and commit
+// versions, in the materialised columns of these. Without it that is taken to be so only of a transaction
+// that moved none: one that does not both add and remove files. It is recorded where the table tracks rows.
 func (tx *Transaction) RowIDsKept(kept bool) { tx.rowIDsKept = &kept }
 
 // rowIDsPreserved is what commitInfo says of row ids. Spec: "Row Tracking", delta.rowTracking.preserved.
@@ -134,8 +134,8 @@ func nameRowIDColumns(m *Metadata) {
 	}
 }
 
-// checkRowTracking makes sure that readers may rely on row ids from this commit on: that row tracking is not switched
-// on over files that have none. Files of the base are looked at only when it is being switched on.
+// checkRowTracking makes sure that readers may rely on row ids from this commit on: that row tracking is not
+// switched on over files that have none. Files of the base are looked at only when it is being switched on.
 func (tx *Transaction) checkRowTracking(ctx context.Context, base *Snapshot) error {
 	if tx.meta == nil || !tracksRows(tx.meta) || base.version < 0 || tracksRows(base.state.meta) {
 		return nil
@@ -159,10 +159,10 @@ func (tx *Transaction) checkRowTracking(ctx context.Context, base *Snapshot) err
 	return nil
 }
 
-// EnableRowTracking makes the table track rows: it adds the feature, gives ids to the rows of all files, and sets
-// delta.enableRowTracking, in three commits or more. Where a part has been done before, it goes on from there.
-// Readers and writers then have to know the writer feature rowTracking. Errors: as Transaction.Commit. Spec: "Row
-// Tracking".
+// EnableRowTracking makes the table track rows: it adds the feature, gives ids to the rows of all files, and
+// sets delta.enableRowTracking, in three commits or more. Where a part has been done before, it goes on from
+// there. Readers and writers then have to know the writer feature rowTracking. Errors: as Transaction.Commit.
+// Spec: "Row Tracking".
 func (t *Table) EnableRowTracking(ctx context.Context, opts *TransactionOptions) (CommitResult, error) {
 	snap, err := t.Snapshot(ctx)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/freshet-io/freshet/expr"
 )
 
-// statsSieve passes over files whose statistics rule out a condition, before their add actions are made. What it does not
-// understand it lets pass: fileStats, which knows more, decides of what is left.
+// statsSieve passes over files whose statistics rule out a condition, before their add actions are made. What
+// it does not understand it lets pass: fileStats, which knows more, decides of what is left.
 type statsSieve struct {
 	ranges []sieveRange
 }
@@ -86,9 +86,9 @@ func newSieveRange(c columnStats, r expr.Range) sieveRange {
 	return out
 }
 
-// moments makes the bounds texts, as statistics spell them: a unit is so many µs. Statistics floor to milliseconds; so do
-// these texts, which leaves room for what was cut off on both sides. Bounds far away, whose years have no four digits,
-// are let go.
+// moments makes the bounds texts, as statistics spell them: a unit is so many µs. Statistics floor to
+// milliseconds; so do these texts, which leaves room for what was cut off on both sides. Bounds far away,
+// whose years have no four digits, are let go.
 func (r *sieveRange) moments(unit int64, form, layout string) {
 	const century = 36_525 * 864_000_000_00
 	r.text, r.form = true, form
@@ -102,8 +102,8 @@ func (r *sieveRange) moments(unit int64, form, layout string) {
 	}
 }
 
-// rejects reports whether no row of a file with these statistics can satisfy the condition. It reads no further than it
-// takes to tell.
+// rejects reports whether no row of a file with these statistics can satisfy the condition. It reads no
+// further than it takes to tell.
 func (s *statsSieve) rejects(stats []byte) bool {
 	r := &jsonReader{data: stats}
 	seen := 0
@@ -124,7 +124,8 @@ func (s *statsSieve) rejects(stats []byte) bool {
 	return errors.Is(err, errFound)
 }
 
-// test consumes the least or the greatest values of a file; errFound when one of them is outside of its range.
+// test consumes the least or the greatest values of a file; errFound when one of them is outside of its
+// range.
 func (s *statsSieve) test(r *jsonReader, outside func(r *sieveRange, value []byte) bool) error {
 	if r.peek() != '{' {
 		return r.skip()
@@ -271,8 +272,8 @@ func findJSON(object []byte, path []string) (value []byte) {
 // sievedAtOnce is how many rows of a checkpoint are sieved at once.
 const sievedAtOnce = 512
 
-// sieveGroup tells which rows of a row group of a checkpoint the sieve lets pass; any is false when it is none. A row that
-// is no add passes.
+// sieveGroup tells which rows of a row group of a checkpoint the sieve lets pass; any is false when it is
+// none. A row that is no add passes.
 func (s *statsSieve) sieveGroup(f *parquetFile, group int) (pass []bool, any bool, err error) {
 	tests, columns := s.tests(f, f.RowGroup(group).MetaData())
 	if len(tests) == 0 {
@@ -308,8 +309,8 @@ func (s *statsSieve) sieveGroup(f *parquetFile, group int) (pass []bool, any boo
 // sieveTest reports whether a value of a leaf rules a file out.
 type sieveTest func(l *leaf, at int) bool
 
-// tests chooses the columns of a checkpoint that the sieve looks at: those of stats_parsed where the types are what they
-// seem, else the JSON.
+// tests chooses the columns of a checkpoint that the sieve looks at: those of stats_parsed where the types
+// are what they seem, else the JSON.
 func (s *statsSieve) tests(f *parquetFile, meta *metadata.RowGroupMetaData) (tests []sieveTest, columns []int) {
 	all := f.MetaData().Schema
 	for i := range s.ranges {
@@ -337,8 +338,8 @@ func (s *statsSieve) tests(f *parquetFile, meta *metadata.RowGroupMetaData) (tes
 	return nil, nil
 }
 
-// columnTest tests values of a column of stats_parsed, the least or the greatest of a file; nil when its type is another
-// than the table's.
+// columnTest tests values of a column of stats_parsed, the least or the greatest of a file; nil when its type
+// is another than the table's.
 func (r *sieveRange) columnTest(c *schema.Column, least bool) sieveTest {
 	if c.MaxRepetitionLevel() != 0 {
 		return nil

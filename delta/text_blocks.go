@@ -2,12 +2,12 @@ package delta
 
 import "unsafe"
 
-// textBlockBytes is the size of a block of texts: large enough that making one is rare, and small enough that whoever keeps
-// one text of it keeps little else.
+// textBlockBytes is the size of a block of texts: large enough that making one is rare, and small enough that
+// whoever keeps one text of it keeps little else.
 const textBlockBytes = 16 << 10
 
-// textBlocks makes strings that lie in blocks of memory, many in one: a string costs a copy and no allocation. A block is
-// there as long as one of its strings is.
+// textBlocks makes strings that lie in blocks of memory, many in one: a string costs a copy and no
+// allocation. A block is there as long as one of its strings is.
 type textBlocks struct {
 	most int    // how many bytes all strings have together, at most; 0: not known
 	free []byte // of the current block, what is used up has been cut off

@@ -29,9 +29,9 @@ const tempAge = 24 * time.Hour
 // and everything below the root on the one file system. Symbolic links are followed. A deleted object may
 // come back after a loss of power.
 //
-// The folders of uploads are synced together, by the next Put or PutIfAbsent of the same Disk, before what it writes gets
-// its name: an upload that nothing was put after may be missing after a loss of power, and what names it is never there
-// without it.
+// The folders of uploads are synced together, by the next Put or PutIfAbsent of the same Disk, before what it
+// writes gets its name: an upload that nothing was put after may be missing after a loss of power, and what
+// names it is never there without it.
 //
 // A key cannot be both an object and the folder of another ("a" and "a/b"), nor have a part longer than the
 // file system's names.

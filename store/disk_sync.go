@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxDurable bounds the folders a Disk remembers; beyond it forgets all, which costs some syncs and nothing
-	// else.
+	// maxDurable bounds the folders a Disk remembers; beyond it forgets all, which costs some syncs and
+	// nothing else.
 	maxDurable = 1 << 16
 	// maxUnsure bounds the folders of uploads that wait for a sync.
 	maxUnsure = 1 << 10
@@ -30,7 +30,8 @@ func (d *Disk) owes(dir string) int {
 	return len(d.unsure)
 }
 
-// syncUploads brings the names of finished uploads to the disk. What could not be synced is tried again the next time.
+// syncUploads brings the names of finished uploads to the disk. What could not be synced is tried again the
+// next time.
 func (d *Disk) syncUploads() error {
 	d.syncing.Lock()
 	defer d.syncing.Unlock()

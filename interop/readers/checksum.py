@@ -3,9 +3,9 @@
 
 checksum.py TABLE [TABLE...]
 
-Each table, whose first two columns are a long and a string, is validated as it stands; then Spark appends a row, which makes it write
-a checksum of its own on the ground of ours, and validates again. Prints a JSON object a table: {"table", "before", "after"}, each the
-version that was validated, or what is wrong with it.
+Each table, whose first two columns are a long and a string, is validated as it stands; then Spark appends a row,
+which makes it write a checksum of its own on the ground of ours, and validates again. Prints a JSON object a table:
+{"table", "before", "after"}, each the version that was validated, or what is wrong with it.
 """
 
 import peers
