@@ -90,6 +90,7 @@ func (n *node) isTimeOrText() bool {
 
 // plainText appends text as the column takes it, and returns end.
 func (d *jsonDecoder) plainText(n *node, content []byte, at, end int) int {
+	d.appended += len(content) // it can be much larger than the payload
 	n.kind = n.plain
 	ok := d.fromText(n, content, at)
 	n.kind = kindWire
@@ -321,6 +322,9 @@ func (d *jsonDecoder) scaledNumber(n *node, b []byte, i int) int {
 	return d.plainText(n, decimalText(data, scale), i, end)
 }
 
+// mostZeros bounds the bits that a length adds to those that there are.
+const mostZeros = 1 << 16
+
 // bits appends the string of bits at i, most significant first.
 func (d *jsonDecoder) bits(n *node, b []byte, i int) int {
 	data, end := d.base64Text(n, b, i)
@@ -331,9 +335,10 @@ func (d *jsonDecoder) bits(n *node, b []byte, i int) int {
 	if length == 0 {
 		length = 8 * len(data)
 	}
-	if length > d.opts.MaxBytes {
-		return d.fail(freshet.CodeTooLarge, i, "found %d bits, wanted at most %d", length, d.opts.MaxBytes)
+	if most := 8*len(data) + mostZeros; length > most {
+		return d.fail(freshet.CodeTooLarge, i, "found %d bits in %d bytes, wanted at most %d", length, len(data), most)
 	}
+	d.appended += length // it can be much larger than the payload
 	store := n.store.(*text)
 	for k := length - 1; k >= 0; k-- {
 		bit := byte('0')
