@@ -194,32 +194,32 @@ func (t *Target) shape() shape {
 		}}
 }
 
-func (d *Delta) shape() shape {
+func (t *Delta) shape() shape {
 	return object{
 		oneOf: []string{"table", "path"},
 		keys: []key{
 			{name: "table", doc: "namespace.table, below the lake's root; {topic} in it makes one table a topic.",
-				is: placed(&d.Table)},
+				is: placed(&t.Table)},
 			{name: "path", doc: "The table's folder or URI: ./orders, /data/orders, s3://bucket/orders.",
-				is: placed(&d.Path)},
+				is: placed(&t.Path)},
 			{name: "mode", doc: "append: every record becomes a row. upsert: one row a key, the one whose sequence is " +
 				"greatest. mirror: one row a key, as the source has it after its last change. Default: append.",
-				is: laterWord(&d.Mode, []string{"scd2", "overwrite", "merge"}, "append", "upsert", "mirror")},
-			{name: "key", doc: "The columns by which upsert and mirror tell rows apart.", is: loneOrList(&d.Key, placed)},
+				is: laterWord(&t.Mode, []string{"scd2", "overwrite", "merge"}, "append", "upsert", "mirror")},
+			{name: "key", doc: "The columns by which upsert and mirror tell rows apart.", is: loneOrList(&t.Key, placed)},
 			{name: "sequence_by", doc: "The columns that order the changes of a key in mode upsert; one that comes late " +
-				"changes nothing. Default: the order of the source.", is: loneOrList(&d.SequenceBy, placed)},
+				"changes nothing. Default: the order of the source.", is: loneOrList(&t.SequenceBy, placed)},
 			{name: "deletes", doc: "What becomes of a row whose key is gone. hard: it is deleted. soft: it stays, with the " +
-				"time in _deleted_at. ignore: it stays. Default: hard.", is: word(&d.Deletes, "hard", "soft", "ignore")},
+				"time in _deleted_at. ignore: it stays. Default: hard.", is: word(&t.Deletes, "hard", "soft", "ignore")},
 			{name: "index_dir", doc: "The folder of the key index, which may be lost at any time. Default: freshet/index in " +
-				"the user's cache folder.", is: placed(&d.IndexDir)},
+				"the user's cache folder.", is: placed(&t.IndexDir)},
 			{name: "compatibility", doc: "broad: files that lose rows are rewritten, for engines that read no deletion " +
-				"vectors. Default: deletion vectors in modes upsert and mirror.", is: word(&d.Compatibility, "broad")},
+				"vectors. Default: deletion vectors in modes upsert and mirror.", is: word(&t.Compatibility, "broad")},
 			{name: "partition_by", doc: "The partition columns of a table that is made.",
-				is: loneOrList(&d.PartitionBy, placed)},
-			{name: "properties", doc: "The table properties of a table that is made.", is: mapOf(&d.Properties, text)},
-			{name: "commit", doc: "When a commit is made: when any of these is reached.", is: d.Commit.shape()},
+				is: loneOrList(&t.PartitionBy, placed)},
+			{name: "properties", doc: "The table properties of a table that is made.", is: mapOf(&t.Properties, text)},
+			{name: "commit", doc: "When a commit is made: when any of these is reached.", is: t.Commit.shape()},
 			{name: "target_file_size", doc: "The size at which a data file is full. Default: 128MiB.",
-				is: size(&d.FileSize)},
+				is: size(&t.FileSize)},
 			{name: "changelog", later: "read the table's own changes: `freshet table changes`, with the property " +
 				"delta.enableChangeDataFeed"},
 			{name: "schema_changes", later: "use source.schema.new_fields"},
