@@ -167,7 +167,6 @@ func (s *secure) ingest(t *testing.T, servers, topic, table string, flags []stri
 
 // TestSecure_EachWayIn_EachOffsetOnce reads one topic by each way that the broker lets clients in.
 func TestSecure_EachWayIn_EachOffsetOnce(t *testing.T) {
-	t.Parallel()
 	s := needSecureBroker(t)
 	needReaders(t)
 	topic := s.filled(100)
@@ -194,7 +193,6 @@ func TestSecure_EachWayIn_EachOffsetOnce(t *testing.T) {
 
 // TestSecure_NotLetIn_SaysWhy comes to each listener with what does not let it in.
 func TestSecure_NotLetIn_SaysWhy(t *testing.T) {
-	t.Parallel()
 	s := needSecureBroker(t)
 	topic := s.filled(1)
 	cert, key := stranger(t)
@@ -258,9 +256,11 @@ func TestSecure_NotLetIn_SaysWhy(t *testing.T) {
 	}
 }
 
+// The tests of logins run before all others, one after another: a login must be answered within seconds, and engines that
+// start take these.
+
 // TestSecure_TokenExpires_LogsInWithTheNextOne runs on through the life of its first token.
 func TestSecure_TokenExpires_LogsInWithTheNextOne(t *testing.T) {
-	t.Parallel()
 	s := needSecureBroker(t)
 	needReaders(t)
 	topic, table := s.filled(10), filepath.Join(t.TempDir(), "t")
