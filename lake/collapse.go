@@ -49,8 +49,13 @@ func (c *collapser) collapse(skip func(row int32) bool) []keyChange {
 		}
 	}
 	slices.SortFunc(order, func(a, b change) int {
-		return cmp.Or(cmp.Compare(a.key.Hi, b.key.Hi), cmp.Compare(a.key.Lo, b.key.Lo),
-			bytes.Compare(c.sequenceOf(a.row), c.sequenceOf(b.row)), cmp.Compare(a.row, b.row))
+		if a.key != b.key {
+			if a.key.Hi < b.key.Hi || a.key.Hi == b.key.Hi && a.key.Lo < b.key.Lo {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(bytes.Compare(c.sequenceOf(a.row), c.sequenceOf(b.row)), cmp.Compare(a.row, b.row))
 	})
 	var out []keyChange
 	for len(order) > 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -46,7 +45,7 @@ func (u *upsert) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWrit
 			gone = append(gone, i)
 		}
 	}
-	slices.SortFunc(put, func(a, b int) int { return int(u.keys[a].last - u.keys[b].last) }) // as they came
+	put = u.asTheyCame(put)
 	copies := u.t.a.opts.Key.CopyOnWrite
 	opts := &delta.DMLOptions{TargetFileBytes: u.t.a.opts.TargetFileBytes}
 	if copies {
@@ -68,6 +67,21 @@ func (u *upsert) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWrit
 		put = put[n:]
 	}
 	return w, w.deleteKeys(ctx, gone)
+}
+
+// asTheyCame puts keys in the order of the rows that changed them last, so that what came together lies together.
+func (u *upsert) asTheyCame(keys []int) []int {
+	of := make([]int32, len(u.rows.kinds)) // of each row: its key, plus one
+	for _, i := range keys {
+		of[u.keys[i].last] = int32(i) + 1
+	}
+	keys = keys[:0]
+	for _, i := range of {
+		if i > 0 {
+			keys = append(keys, int(i)-1)
+		}
+	}
+	return keys
 }
 
 // number gives a file its place among those that may lose rows.
