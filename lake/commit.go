@@ -30,10 +30,9 @@ type commit struct {
 	uncertain bool           // an attempt may have landed: the files must stay
 
 	// Of a keyed table, in the place of adds.
-	keyed  *gathered
-	told   map[freshet.Lane]map[place]*freshet.Reject // that were found on the way and are in quarantine
-	counts upsertCounts
-	files  int
+	keyed *gathered
+	told  map[freshet.Lane]map[place]*freshet.Reject // that were found on the way and are in quarantine
+	files int
 }
 
 // Table is the table's name.

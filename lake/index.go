@@ -108,6 +108,11 @@ func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 		if errors.Is(err, keyindex.ErrRebuild) {
 			x, err = keyindex.Create(r.dir, r.identity)
 		}
+		if errors.Is(err, keyindex.ErrLocked) {
+			return &freshet.Error{Code: freshet.CodeConflict, Class: freshet.ClassEnvironment, Place: r.t.name, Err: err,
+				Msg: "another process has the key index " + r.dir + " open: a second copy of the same pipeline on this machine",
+				Fix: "stop the other copy, or name another folder for this one: index_dir"}
+		}
 		if err != nil {
 			return err
 		}

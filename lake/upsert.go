@@ -52,11 +52,10 @@ type keyReject struct {
 
 // upsertCounts are how many keys fared how.
 type upsertCounts struct {
-	inserted, updated, deleted int64
-	late                       int64 // below the sequence that is stored
-	same                       int64 // as it is stored
-	missing                    int64 // deletes of keys that were not there
-	crossed                    int64 // keys that came by several lanes although nothing orders these
+	late    int64 // below the sequence that is stored
+	same    int64 // as it is stored
+	missing int64 // deletes of keys that were not there
+	crossed int64 // keys that came by several lanes although nothing orders these
 }
 
 // act is what becomes of a key.

@@ -74,7 +74,7 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 	}
 	reads := u.reads()
 	done, err := w.edit.Commit(ctx, delta.EditCommit{
-		Operation: "STREAMING UPDATE", Params: c.t.streaming("Update"), Fill: func(tx *delta.Transaction) {
+		Operation: "STREAMING UPDATE", Params: u.told(), Fill: func(tx *delta.Transaction) {
 			set.addTo(tx, snap)
 			tx.ReadWhere(reads)
 		}})
@@ -82,7 +82,6 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 		c.uncertain = c.uncertain || !errors.Is(err, delta.ErrConflict) && !errors.Is(err, delta.ErrRowGone)
 		return nil, err
 	}
-	c.counts = u.counts
 	c.bytes, c.files = done.BytesAdded, done.FilesAdded
 	if err := c.t.index.landed(ctx, done, w.written, w.orders, w.gone); err != nil {
 		c.t.index.distrust(err)
@@ -236,6 +235,19 @@ func (r *rowIndex) distrust(err error) {
 	r.t.a.opts.Recovered("key index of " + r.t.name)
 	_ = r.close()
 	r.files = nil
+}
+
+// told are the parameters of the commit: what its metrics do not say of keys that changed nothing, or that came by several
+// lanes with nothing to order them, is told in the table's history.
+func (u *upsert) told() map[string]string {
+	params := u.t.streaming("Update")
+	for name, n := range map[string]int64{"freshet.lateChanges": u.counts.late, "freshet.sameChanges": u.counts.same,
+		"freshet.missingDeletes": u.counts.missing, "freshet.unorderedKeys": u.counts.crossed} {
+		if n > 0 {
+			params[name] = fmt.Sprint(n)
+		}
+	}
+	return params
 }
 
 // streaming are the parameters of a commit of the stream, in Spark's words.

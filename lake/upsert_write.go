@@ -144,11 +144,9 @@ func (w *upsertWriter) put(ctx context.Context, keys []int, whole arrow.RecordBa
 			w.orders = append(w.orders, w.order(w.keys[i].last)...)
 		}
 		if w.acts[i] == actInsert {
-			w.counts.inserted++
 			inserted = append(inserted, int32(n))
 			continue
 		}
-		w.counts.updated++
 		w.edit.Replace(w.numbers[w.at[i].File], []int64{w.at[i].Row})
 		updated, of = append(updated, int32(n)), append(of, i)
 	}
@@ -167,7 +165,6 @@ func (w *upsertWriter) put(ctx context.Context, keys []int, whole arrow.RecordBa
 // deleteKeys takes the rows of these keys out.
 func (w *upsertWriter) deleteKeys(ctx context.Context, keys []int) error {
 	for _, i := range keys {
-		w.counts.deleted++
 		w.edit.Delete(w.numbers[w.at[i].File], []int64{w.at[i].Row})
 		w.gone = append(w.gone, w.keys[i].key)
 	}
