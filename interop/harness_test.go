@@ -227,6 +227,7 @@ func (b *broker) makeTopic(name string, partitions int32, configs map[string]str
 	if _, err := b.admin.CreateTopic(ctxFor(b.t, patience), partitions, 1, settings, name); err != nil {
 		b.t.Fatalf("create topic %s: %v", name, err)
 	}
+	b.await(name, int(partitions))
 }
 
 // await waits until the brokers tell of that many partitions.

@@ -167,10 +167,13 @@ func (s *Source) checkOffsets(found map[string]topic) error {
 	return nil
 }
 
-// missing returns an error when a topic that was named is not there. A topic that was made a moment ago may
-// take some milliseconds until every broker knows it.
+// topicAppears is how long a topic that was named may not be there before it is said to be missing: one that was
+// made a moment ago is known to a broker only once that has read of it in the cluster's log.
+const topicAppears = 3 * time.Second
+
+// missing returns an error when a topic that was named is not there, nor within topicAppears.
 func (s *Source) missing(ctx context.Context, found map[string]topic) error {
-	for tries := 1; ; tries++ {
+	for until := time.Now().Add(topicAppears); ; {
 		absent := ""
 		for _, name := range s.topics.Names {
 			if _, ok := found[name]; !ok {
@@ -180,7 +183,7 @@ func (s *Source) missing(ctx context.Context, found map[string]topic) error {
 		if absent == "" {
 			return nil
 		}
-		if tries == 5 {
+		if time.Now().After(until) {
 			all, err := s.describe(ctx, nil)
 			if err != nil {
 				return err
