@@ -27,7 +27,7 @@ type rowIndex struct {
 	keys     int      // how many of columns are the key
 	sequence *sequencer
 	x        *keyindex.Index // nil: to be opened
-	files    map[string]delta.Add
+	files    fileCache
 }
 
 // newRowIndex is the index for the table as the snapshot has it. Errors: key or sequence columns that are not there, or
@@ -118,14 +118,7 @@ func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 		}
 		r.x = x
 	}
-	if r.files == nil {
-		if err := r.list(ctx, snap); err != nil {
-			return err
-		}
-		if r.x.Version() == snap.Version() {
-			return nil
-		}
-	} else if r.x.Version() == snap.Version() {
+	if r.x.Version() == snap.Version() {
 		return nil
 	}
 	err := r.forward(ctx, snap)
@@ -133,19 +126,6 @@ func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 		return err
 	}
 	return r.rebuild(ctx, snap)
-}
-
-// list notes the live files of the snapshot.
-func (r *rowIndex) list(ctx context.Context, snap *delta.Snapshot) error {
-	r.files = map[string]delta.Add{}
-	for add, err := range snap.Files(ctx, &delta.FilesOptions{Stats: true}) {
-		if err != nil {
-			r.files = nil
-			return err
-		}
-		r.files[add.Path] = *add
-	}
-	return nil
 }
 
 // rebuild makes the index anew from the key columns of all rows.
@@ -158,21 +138,36 @@ func (r *rowIndex) rebuild(ctx context.Context, snap *delta.Snapshot) error {
 		return err
 	}
 	r.x = x
-	if err := r.list(ctx, snap); err != nil {
-		return err
-	}
+	r.files.clear()
 	c, err := r.x.Begin(snap.Version())
 	if err != nil {
 		return err
 	}
-	files := make([]delta.Add, 0, len(r.files))
-	for _, add := range r.files {
-		files = append(files, add)
-	}
-	if err := r.addFiles(ctx, snap, c, files); err != nil {
+	if err := r.addAll(ctx, snap, c); err != nil {
 		return errors.Join(err, c.Discard())
 	}
 	return r.commit(ctx, c)
+}
+
+// rebuildFiles is how many files are listed, then read, before more are.
+const rebuildFiles = 4096
+
+// addAll adds the keys of all files of the snapshot.
+func (r *rowIndex) addAll(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change) error {
+	var files []delta.Add
+	for add, err := range snap.Files(ctx, nil) {
+		if err != nil {
+			return err
+		}
+		if files = append(files, *add); len(files) < rebuildFiles {
+			continue
+		}
+		if err := r.addFiles(ctx, snap, c, files); err != nil {
+			return err
+		}
+		files = files[:0]
+	}
+	return r.addFiles(ctx, snap, c, files)
 }
 
 // forward brings the index to the snapshot by the commits between. Errors: store.ErrNotFound when one of them is gone, or
@@ -192,53 +187,65 @@ func (r *rowIndex) forward(ctx context.Context, snap *delta.Snapshot) error {
 	return r.commit(ctx, c)
 }
 
+// touchedFile is what commits of others made of a file.
+type touchedFile struct {
+	was *delta.DeletionVector // before the first of them, where that removed it
+	add *delta.Add            // without statistics; nil: it is gone
+}
+
 // readCommits adds to the change what the commits from a version up to the snapshot did to files.
 func (r *rowIndex) readCommits(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, from int64) error {
-	was := map[string]*delta.DeletionVector{} // of files that the index knows and that commits touched: their first
-	touched := map[string]bool{}
-	for lc, err := range snap.Table().Commits(ctx, from, snap.Version()) {
-		if err != nil {
-			return err
-		}
-		for _, a := range lc.Actions {
-			switch {
-			case a.Remove != nil:
-				if !touched[a.Remove.Path] {
-					was[a.Remove.Path] = a.Remove.DeletionVector
-				}
-				touched[a.Remove.Path] = true
-			case a.Add != nil:
-				touched[a.Add.Path] = true
+	touched, err := touchedFiles(ctx, snap, from)
+	if err != nil {
+		return err
+	}
+	var fresh []delta.Add
+	for path, f := range touched {
+		r.files.drop(path)
+		switch {
+		case f.add == nil:
+			c.Remove(path)
+		case !c.Has(path):
+			fresh = append(fresh, *f.add)
+		default:
+			if err := r.remark(ctx, snap, c, *f.add, f.was); err != nil {
+				return err
 			}
 		}
 	}
-	known := map[string]bool{}
-	for _, path := range r.x.Files() {
-		known[path] = true
-	}
-	if err := r.list(ctx, snap); err != nil {
-		return err
-	}
-	for path := range known {
-		if _, live := r.files[path]; !live {
-			c.Remove(path)
-		}
-	}
-	var fresh, marked []delta.Add
-	for path := range touched {
-		add, live := r.files[path]
-		switch {
-		case !live:
-		case !known[path]:
-			fresh = append(fresh, add)
-		default:
-			marked = append(marked, add)
-		}
-	}
-	if err := r.remark(ctx, snap, c, marked, was); err != nil {
-		return err
-	}
 	return r.addFiles(ctx, snap, c, fresh)
+}
+
+// touchedFiles are the files that the commits from a version up to the snapshot added or removed, by path. A commit that
+// gives a file another deletion vector does both, in any order.
+func touchedFiles(ctx context.Context, snap *delta.Snapshot, from int64) (map[string]*touchedFile, error) {
+	touched := map[string]*touchedFile{}
+	for lc, err := range snap.Table().Commits(ctx, from, snap.Version()) {
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range lc.Actions {
+			if a.Remove == nil {
+				continue
+			}
+			if f := touched[a.Remove.Path]; f == nil {
+				touched[a.Remove.Path] = &touchedFile{was: a.Remove.DeletionVector}
+			} else {
+				f.add = nil
+			}
+		}
+		for _, a := range lc.Actions {
+			if a.Add == nil {
+				continue
+			}
+			if f := touched[a.Add.Path]; f == nil {
+				touched[a.Add.Path] = &touchedFile{add: a.Add}
+			} else {
+				f.add = a.Add
+			}
+		}
+	}
+	return touched, nil
 }
 
 // addFiles adds the keys of whole files.
@@ -281,38 +288,33 @@ func (r *rowIndex) orderOf(orders []byte, i int) order {
 	return orders[i*w : (i+1)*w]
 }
 
-// remark deletes the keys of rows that others have marked as deleted since, and adds those of rows that are no longer
-// marked: RESTORE brings rows back.
-func (r *rowIndex) remark(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, files []delta.Add,
-	was map[string]*delta.DeletionVector) error {
-	for _, add := range files {
-		now, err := deletedRows(ctx, snap, add.DeletionVector)
+// remark deletes the keys of rows of a file that others have marked as deleted since, and adds those of rows that are no
+// longer marked: RESTORE brings rows back.
+func (r *rowIndex) remark(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, add delta.Add,
+	was *delta.DeletionVector) error {
+	now, err := deletedRows(ctx, snap, add.DeletionVector)
+	if err != nil {
+		return err
+	}
+	before, err := deletedRows(ctx, snap, was) // store.ErrNotFound once it is vacuumed: made anew then
+	if err != nil {
+		return err
+	}
+	back := before.Clone()
+	back.AndNot(now)
+	now.AndNot(before)
+	if err := r.dropRows(ctx, snap, c, add, now); err != nil || back.IsEmpty() {
+		return err
+	}
+	opts := &delta.ScanOptions{Columns: r.columns, Rows: []*delta.RowSet{back}}
+	for rows, err := range snap.ScanFiles(ctx, []delta.Add{add}, opts) {
 		if err != nil {
 			return err
 		}
-		before, err := deletedRows(ctx, snap, was[add.Path]) // store.ErrNotFound once it is vacuumed: made anew then
+		err = r.addRows(c, add.Path, rows)
+		rows.Batch.Release()
 		if err != nil {
 			return err
-		}
-		back := before.Clone()
-		back.AndNot(now)
-		now.AndNot(before)
-		if err := r.dropRows(ctx, snap, c, add, now); err != nil {
-			return err
-		}
-		if back.IsEmpty() {
-			continue
-		}
-		opts := &delta.ScanOptions{Columns: r.columns, Rows: []*delta.RowSet{back}}
-		for rows, err := range snap.ScanFiles(ctx, []delta.Add{add}, opts) {
-			if err != nil {
-				return err
-			}
-			err = r.addRows(c, add.Path, rows)
-			rows.Batch.Release()
-			if err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -410,10 +412,10 @@ func (r *rowIndex) addPlaced(c *keyindex.Change, done *delta.EditResult, keys []
 		if err := c.Add(add.Path, in, rows, order); err != nil {
 			return err
 		}
-		r.files[add.Path] = add
+		r.files.put(add)
 	}
 	for _, add := range done.Marked {
-		r.files[add.Path] = add
+		r.files.put(add)
 	}
 	return nil
 }

@@ -36,9 +36,10 @@ type upsert struct {
 	seqs   []byte         // of each row of rows
 	free   map[int32]bool // deletes that stand behind whatever is stored
 
-	at     []keyindex.Position // of each key
-	acts   []act               // of each key
-	stored *storedRows         // nil: none was needed
+	at     []keyindex.Position           // of each key
+	files  map[keyindex.FileID]delta.Add // those in which a key lies whose row may change
+	acts   []act                         // of each key
+	stored *storedRows                   // nil: none was needed
 
 	counts  upsertCounts
 	rejects []keyReject
@@ -85,6 +86,9 @@ func newUpsert(ctx context.Context, t *table, snap *delta.Snapshot, meta *delta.
 		return nil, err
 	}
 	if err := u.lookUp(); err != nil {
+		return nil, err
+	}
+	if err := u.findFiles(ctx); err != nil {
 		return nil, err
 	}
 	return u, u.decide(ctx)
@@ -199,6 +203,18 @@ func (u *upsert) lookUp() error {
 		u.acts[i] = u.first(i, u.index.orderOf(stored, i))
 	}
 	return nil
+}
+
+// findFiles finds the files in which rows lie that are to be read or to go.
+func (u *upsert) findFiles(ctx context.Context) (err error) {
+	wanted := map[keyindex.FileID]bool{}
+	for i, a := range u.acts {
+		if a == actUpdate || a == actDelete || a == actTie {
+			wanted[u.at[i].File] = true
+		}
+	}
+	u.files, err = u.index.find(ctx, u.snap, wanted)
+	return err
 }
 
 // first is what becomes of a key as far as that is told without the row that is stored.
@@ -349,11 +365,7 @@ func (u *upsert) readStored(ctx context.Context, keys []int) (*storedRows, error
 	var rows []*delta.RowSet
 	for i, k := range keys {
 		if i == 0 || u.at[keys[i-1]].File != u.at[k].File {
-			add, err := u.file(u.at[k].File)
-			if err != nil {
-				return nil, err
-			}
-			files, rows = append(files, add), append(rows, delta.NewRowSet())
+			files, rows = append(files, u.files[u.at[k].File]), append(rows, delta.NewRowSet())
 		}
 		rows[len(rows)-1].Add(uint64(u.at[k].Row))
 	}
@@ -409,16 +421,6 @@ func concatRows(parts []arrow.RecordBatch) (arrow.RecordBatch, error) {
 		}
 	}
 	return array.NewRecordBatch(schema, columns, n), nil
-}
-
-// file is the data file under an id of the index.
-func (u *upsert) file(id keyindex.FileID) (delta.Add, error) {
-	path, ok := u.index.x.Path(id)
-	add, live := u.index.files[path]
-	if !ok || !live {
-		return delta.Add{}, fmt.Errorf("%w: it names a file that the table has not: %q", keyindex.ErrCorrupt, path)
-	}
-	return add, nil
 }
 
 // stale reports whether the index must have been wrong, so that it is to be made anew.

@@ -234,7 +234,7 @@ func (r *rowIndex) distrust(err error) {
 	r.t.a.opts.Retry("key index of "+r.t.name, err)
 	r.t.a.opts.Recovered("key index of " + r.t.name)
 	_ = r.close()
-	r.files = nil
+	r.files.clear()
 }
 
 // told are the parameters of the commit: what its metrics do not say of keys that changed nothing, or that came by several

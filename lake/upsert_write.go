@@ -19,7 +19,7 @@ import (
 type upsertWriter struct {
 	*upsert
 	edit    *delta.Edit
-	files   []delta.Add // that may lose rows
+	losing  []delta.Add // files that may lose rows
 	numbers map[keyindex.FileID]int
 
 	// What the index is told once the commit has landed.
@@ -34,9 +34,7 @@ func (u *upsert) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWrit
 	var put, gone []int
 	for i, a := range u.acts {
 		if a == actUpdate || a == actDelete {
-			if err := w.number(u.at[i].File); err != nil {
-				return nil, err
-			}
+			w.number(u.at[i].File)
 		}
 		switch a {
 		case actInsert, actUpdate:
@@ -51,7 +49,7 @@ func (u *upsert) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWrit
 	if copies {
 		opts.CopyOnWrite = &copies
 	}
-	if w.edit, err = u.snap.Edit(w.files, meta, opts); err != nil {
+	if w.edit, err = u.snap.Edit(w.losing, meta, opts); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -85,17 +83,11 @@ func (u *upsert) asTheyCame(keys []int) []int {
 }
 
 // number gives a file its place among those that may lose rows.
-func (w *upsertWriter) number(id keyindex.FileID) error {
-	if _, ok := w.numbers[id]; ok {
-		return nil
+func (w *upsertWriter) number(id keyindex.FileID) {
+	if _, ok := w.numbers[id]; !ok {
+		w.numbers[id] = len(w.losing)
+		w.losing = append(w.losing, w.files[id])
 	}
-	add, err := w.file(id)
-	if err != nil {
-		return err
-	}
-	w.numbers[id] = len(w.files)
-	w.files = append(w.files, add)
-	return nil
 }
 
 // putKeys writes the rows of these keys. A row that the table refuses is found by halves.

@@ -80,6 +80,14 @@ func (c *Change) Remove(path string) {
 	}
 }
 
+// Has reports whether the file is one of the index, as the change found it.
+func (c *Change) Has(path string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.x.paths[path]
+	return ok && !c.done
+}
+
 // Add gives keys their position in a file: keys[i] lies in row rows[i] (0 to 2⁴⁰-1), or in row i when rows is
 // nil. seqs holds SequenceBytes for each key. An older position of a key is superseded. Two positions of one
 // key in one change are a fault of the table: the one in the later file, then the later row stays, and Commit
