@@ -37,6 +37,7 @@ const (
 	CodePartialRow   Code = "FRE-3014" // a row without some columns, whose key the table has not
 	CodeBadChange    Code = "FRE-3015" // a record that does not say what happened to which row
 	CodeTruncated    Code = "FRE-3016" // the origin's table was emptied at once
+	CodeFilledColumn Code = "FRE-3030" // the source has a column that the target is to fill
 	CodeStepFault    Code = "FRE-3101" // an expression failed on the row
 
 	CodeNoTable        Code = "FRE-4001" // the path is no Delta table

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/apache/arrow-go/v18/arrow"
-
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 )
@@ -33,9 +31,6 @@ const (
 	SoftDeletes   Deletes = "soft"   // the row stays, with the time of the delete in DeletedAtColumn
 	IgnoreDeletes Deletes = "ignore" // nothing: the row stays as it is
 )
-
-// DeletedAtColumn is the timestamp column that SoftDeletes fills: null while the key is there.
-const DeletedAtColumn = "_deleted_at"
 
 // KeyOptions say how rows are told apart, for Upsert and Mirror.
 type KeyOptions struct {
@@ -92,28 +87,16 @@ func (o *TargetOptions) validate() error {
 	return errors.Join(faults...)
 }
 
-// tableSchema is the schema of a table that is made for rows of this one.
-func (o *TargetOptions) tableSchema(table string, rows *delta.Schema) (*delta.Schema, error) {
-	if !o.Mode.keyed() {
-		return rows, nil
-	}
+// checkKey finds columns of the key, and of the sequence, that a table would not have.
+func (o *TargetOptions) checkKey(table string, rows *delta.Schema) error {
 	for _, c := range append(append([]string(nil), o.Key.Columns...), o.Key.SequenceBy...) {
 		if f, _ := rows.Lookup(c); f == nil {
-			return nil, &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: table,
+			return &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: table,
 				Msg: fmt.Sprintf("key or sequence column %q: found the columns %s", c, columnNames(rows)),
 				Fix: "derive it in a step, or name a column that is there"}
 		}
 	}
-	if o.Key.Deletes != SoftDeletes {
-		return rows, nil
-	}
-	more, err := delta.SchemaFromArrow(arrow.NewSchema([]arrow.Field{
-		{Name: DeletedAtColumn, Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true}}, nil))
-	if err != nil {
-		return nil, err
-	}
-	merged, _, err := rows.Merge(more)
-	return merged, err
+	return nil
 }
 
 // properties are those of a table that is made.

@@ -162,7 +162,7 @@ func (t *table) replay(ctx context.Context, filter *Filter, tried map[entryPlace
 	defer b.Release()
 	defer t.discard()
 	if b.NumRows() > 0 {
-		if err := t.writeRows(ctx, b); err != nil {
+		if err := t.writeRows(ctx, entryCauses(b, entries)); err != nil {
 			return done, false, err
 		}
 	}

@@ -73,6 +73,8 @@ type Target struct {
 	opts TargetOptions
 	tend *tender
 
+	fills []fill // of opts
+
 	buffers delta.Buffers // of the data files' writers, handed on from commit to commit
 
 	mu     sync.Mutex
@@ -106,6 +108,7 @@ func NewTarget(open Opener, app string, opts *TargetOptions) *Target {
 	if a.opts.Key.Deletes == "" {
 		a.opts.Key.Deletes = HardDeletes
 	}
+	a.fills = a.opts.fills()
 	a.tend = newTender(func(what string, err error) {
 		a.opts.Retry(what, err)
 		a.opts.Recovered(what) // it is put off, and nobody waits for it
@@ -224,7 +227,7 @@ func (t *table) look(ctx context.Context) (*delta.Snapshot, error) {
 	return snap, nil
 }
 
-// Schema returns the table's columns, nil when there is no table.
+// Schema returns the table's columns, but for those that the target fills; nil when there is no table.
 func (a *Target) Schema(ctx context.Context, table string) (*arrow.Schema, error) {
 	t, err := a.table(table)
 	if err != nil {
@@ -239,7 +242,7 @@ func (a *Target) Schema(ctx context.Context, table string) (*arrow.Schema, error
 	if t.absent = snap == nil; t.absent {
 		return nil, nil
 	}
-	return snap.Schema().Arrow(), nil
+	return a.withoutFills(snap.Schema().Arrow()), nil
 }
 
 // Ensure creates the table with these columns, or checks that the present one can take them.
@@ -252,6 +255,9 @@ func (a *Target) Ensure(ctx context.Context, table string, schema *arrow.Schema)
 	if err != nil {
 		return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: table,
 			Msg: "the rows do not fit a Delta table", Err: err}
+	}
+	if wanted, err = a.withFills(table, wanted); err != nil {
+		return err
 	}
 	snap, err := t.look(ctx)
 	if err != nil {
@@ -291,8 +297,7 @@ func (a *Target) Ensure(ctx context.Context, table string, schema *arrow.Schema)
 
 // create makes the table, with these starts. It returns false when another was first.
 func (t *table) create(ctx context.Context, schema *delta.Schema, starts freshet.Progress) (bool, error) {
-	schema, err := t.a.opts.tableSchema(t.name, schema)
-	if err != nil {
+	if err := t.a.opts.checkKey(t.name, schema); err != nil {
 		return false, err
 	}
 	for _, column := range t.a.opts.PartitionBy {

@@ -32,6 +32,7 @@ type upsert struct {
 	index  *rowIndex
 	feed   bool // the table records change data
 	rows   *changeRows
+	causes []*causes // by batch of rows; nil where none was asked for
 	keys   []keyChange
 	seqs   []byte         // of each row of rows
 	free   map[int32]bool // deletes that stand behind whatever is stored
@@ -75,7 +76,7 @@ const (
 // the rejects of their batches.
 func newUpsert(ctx context.Context, t *table, snap *delta.Snapshot, meta *delta.Metadata, rows *changeRows,
 	index *rowIndex) (*upsert, error) {
-	u := &upsert{t: t, snap: snap, index: index, rows: rows,
+	u := &upsert{t: t, snap: snap, index: index, rows: rows, causes: make([]*causes, len(rows.batches)),
 		feed: strings.EqualFold(snap.Property("delta.enableChangeDataFeed"), "true")}
 	schema, err := meta.Schema()
 	if err != nil {
@@ -328,16 +329,12 @@ func (u *upsert) needsStored(i int) bool {
 func (u *upsert) keepsColumns() bool {
 	for i := range u.schema.Fields {
 		f := &u.schema.Fields[i]
-		if columnNamed(u.rows.schema, f.Name) < 0 && !u.ours(f.Name) && !f.Generated() {
+		_, ours := fillNamed(u.t.a.fills, f.Name)
+		if columnNamed(u.rows.schema, f.Name) < 0 && !ours && !f.Generated() {
 			return true
 		}
 	}
 	return false
-}
-
-// ours reports whether the column is one that the target fills.
-func (u *upsert) ours(name string) bool {
-	return u.t.a.opts.Key.Deletes == SoftDeletes && name == DeletedAtColumn
 }
 
 // storedRows are rows of the table as they are before the commit.

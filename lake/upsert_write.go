@@ -232,9 +232,10 @@ func (u *upsert) assemble(keys []int) (arrow.RecordBatch, error) {
 // assembleColumn is one column of assemble; nil for one that the writer fills in.
 func (u *upsert) assembleColumn(f *delta.Field, keys []int) (arrow.Array, error) {
 	at := columnNamed(u.rows.schema, f.Name)
+	if ours, is := fillNamed(u.t.a.fills, f.Name); is {
+		return u.fill(ours, keys), nil
+	}
 	switch {
-	case u.ours(f.Name):
-		return u.deletedAt(keys), nil
 	case at < 0 && (u.stored == nil || f.Generated()):
 		return nil, nil
 	}
@@ -313,23 +314,23 @@ func (u *upsert) storedRow(i int) (row int32, ok bool) {
 	return row, ok
 }
 
-// deletedAt is the column DeletedAtColumn: when the origin committed the delete, as far as it says, else when its record
-// was received.
-func (u *upsert) deletedAt(keys []int) arrow.Array {
-	b := array.NewTimestampBuilder(memory.DefaultAllocator, arrow.FixedWidthTypes.Timestamp_us.(*arrow.TimestampType))
-	defer b.Release()
-	for _, i := range keys {
-		k := &u.keys[i]
-		if !k.delete {
-			b.AppendNull()
-			continue
+// fill is a column that the target fills, of the rows under these keys.
+func (u *upsert) fill(f fill, keys []int) arrow.Array {
+	return f.column(len(keys), func(n int) cause {
+		k := &u.keys[keys[n]]
+		c := u.cause(k.last)
+		if k.delete {
+			c.kind = freshet.Delete
 		}
-		batch, row := u.rows.batches[u.rows.from[k.last]], u.rows.row[k.last]
-		at := batch.ReadAt.UnixMicro()
-		if batch.Stamps != nil && batch.Stamps[row].Committed != 0 {
-			at = batch.Stamps[row].Committed
-		}
-		b.Append(arrow.Timestamp(at))
+		return c
+	})
+}
+
+// cause is the change that a row of the gathered ones says.
+func (u *upsert) cause(row int32) cause {
+	from := u.rows.from[row]
+	if u.causes[from] == nil {
+		u.causes[from] = newCauses(u.rows.batches[from])
 	}
-	return b.NewArray()
+	return u.causes[from].at(int(u.rows.row[row]))
 }

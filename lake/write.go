@@ -68,7 +68,7 @@ func (a *Target) Write(ctx context.Context, b *freshet.Batch) (rejected int64, e
 		}
 		ours = false
 	default:
-		if err := t.writeRows(ctx, b); err != nil {
+		if err := t.writeRows(ctx, newCauses(b)); err != nil {
 			return 0, err
 		}
 	}
@@ -102,10 +102,12 @@ func (t *table) gatherRows(ctx context.Context, b *freshet.Batch) error {
 	return nil
 }
 
-func (t *table) writeRows(ctx context.Context, b *freshet.Batch) error {
-	if err := t.accept(ctx, b.Rows.Schema()); err != nil {
+// writeRows writes the rows of a batch, with the columns that the target fills.
+func (t *table) writeRows(ctx context.Context, c *causes) error {
+	if err := t.accept(ctx, c.Rows.Schema()); err != nil {
 		return err
 	}
+	t.a.fillRows(c)
 	if t.writer == nil {
 		w, err := delta.NewWriter(t.st, t.meta, t.proto, &delta.WriterOptions{
 			TargetFileBytes: t.a.opts.TargetFileBytes, MemoryBytes: t.a.opts.MemoryBytes, Buffers: &t.a.buffers,
@@ -128,7 +130,7 @@ func (t *table) writeRows(ctx context.Context, b *freshet.Batch) error {
 			}
 		}
 	}
-	return t.writeSpan(ctx, b, 0, b.NumRows())
+	return t.writeSpan(ctx, c.Batch, 0, c.NumRows())
 }
 
 // given leaves out generated columns that are null in all rows: a record that does not have such a field comes with null,
@@ -203,7 +205,7 @@ func rowReject(b *freshet.Batch, row int, code freshet.Code, why string) freshet
 	return r
 }
 
-// accept makes the files that are written take rows of this schema, with more columns if need be.
+// accept makes the files that are written take rows of this schema and what the target fills, with more columns if need be.
 func (t *table) accept(ctx context.Context, rows *arrow.Schema) error {
 	if t.schema != nil && t.last != nil && (t.last == rows || t.last.Equal(rows)) {
 		return nil
@@ -212,6 +214,9 @@ func (t *table) accept(ctx context.Context, rows *arrow.Schema) error {
 	if err != nil {
 		return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.name,
 			Msg: "the rows do not fit a Delta table", Err: err}
+	}
+	if wanted, err = t.a.withFills(t.name, wanted); err != nil {
+		return err
 	}
 	merged, wider, err := t.fitTable(ctx, wanted)
 	var mismatch *delta.SchemaMismatchError

@@ -37,13 +37,13 @@ func (b *Builder) Replay(ctx context.Context, p *Pipeline, table string,
 	if err != nil {
 		return nil, err
 	}
-	schema, err := p.decoded(ctx, st, steps)
+	opts := b.targetOptions(p, freshet.Observer{})
+	schema, err := p.decoded(ctx, st, steps, lake.FilledColumns(opts))
 	if err != nil {
 		return nil, err
 	}
 	target := lake.NewTarget(func(name string) (store.Store, error) { return p.Project.OpenTable(ctx, name) },
-		p.App,
-		b.targetOptions(p, freshet.Observer{}))
+		p.App, opts)
 	again := &lake.Redecoder{Format: f, Schema: schema, Steps: steps}
 	if len(p.Source.Kafka.Metadata) > 0 {
 		again.Finish = p.Source.Kafka.finish
@@ -59,8 +59,9 @@ func (b *Builder) Replay(ctx context.Context, p *Pipeline, table string,
 }
 
 // decoded are the columns that the format is to decode: those of the file, or those of the table that reach
-// it unchanged.
-func (p *Pipeline) decoded(ctx context.Context, st store.Store, steps []freshet.Step) (*arrow.Schema, error) {
+// it unchanged and that the target does not fill.
+func (p *Pipeline) decoded(ctx context.Context, st store.Store, steps []freshet.Step, filled []arrow.Field) (
+	*arrow.Schema, error) {
 	if p.Source.Kafka.Format == "raw" || p.sourceSchema() != nil {
 		fields, _ := p.decodedFields()
 		return arrow.NewSchema(fields, nil), nil
@@ -74,7 +75,7 @@ func (p *Pipeline) decoded(ctx context.Context, st store.Store, steps []freshet.
 		return nil, err
 	}
 	meta := map[string]bool{}
-	for _, f := range p.Source.Kafka.metadataFields() {
+	for _, f := range append(filled, p.Source.Kafka.metadataFields()...) {
 		meta[strings.ToLower(f.Name)] = true
 	}
 	var fields []arrow.Field
