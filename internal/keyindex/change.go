@@ -22,6 +22,7 @@ type Change struct {
 	failed  error // of an Add; the entries are not whole
 	sorter  *sorter
 	removed map[FileID]bool
+	note    *string // nil: as it is
 	added   []file
 	fresh   map[string]FileID // of added
 	next    FileID
@@ -31,23 +32,25 @@ type Change struct {
 type Committed struct {
 	Entries    uint64   // keys that got a position
 	Deleted    uint64   // keys that were deleted
+	Buried     uint64   // keys that got a tombstone
 	Duplicates uint64   // positions that gave way to another one of the same key in the same Change
 	Some       []string // up to ten duplicates, as "path row 7 and path row 9"
 }
 
 const someDuplicates = 10
 
-// Begin opens a change to a version above that of the index. One change can be open at a time. Errors:
-// ErrDone; a version that is not above; a change that is open.
+// Begin opens a change to a version that is not below that of the index: to the same one where something else
+// than the table has changed, of which the note tells. One change can be open at a time. Errors: ErrDone; a
+// version that is below, or None; a change that is open.
 func (x *Index) Begin(version int64) (*Change, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
 	case x.closed:
 		return nil, ErrDone
-	case version <= x.state.version:
-		return nil, fmt.Errorf("change key index %s: found version %d, wanted one above %d",
-			x.dir, version, x.state.version)
+	case version < x.state.version || version == None:
+		return nil, fmt.Errorf("change key index %s: found version %d, wanted one from %d on",
+			x.dir, version, max(x.state.version, None+1))
 	case x.change != nil:
 		return nil, fmt.Errorf("change key index %s: the change to version %d is still open",
 			x.dir, x.change.version)
@@ -139,7 +142,7 @@ func (c *Change) fileID(path string) (FileID, error) {
 		return id, nil
 	}
 	id := c.next
-	if id+1 == 0 {
+	if id == Tombstone {
 		return 0, errors.New("the key index has no ids left for files; rebuild it")
 	}
 	c.next++
@@ -164,6 +167,28 @@ func (c *Change) Delete(keys []Fingerprint) error {
 		return err
 	}
 	return c.put(0, keys, make([]int64, len(keys)), make([]byte, len(keys)*c.x.identity.SequenceBytes))
+}
+
+// Bury says that keys are in the table no more, and keeps the sequence of the end of each: look-ups answer with
+// a Position in Tombstone. Where the same change adds a key, it stays; where it deletes one, the tombstone counts;
+// of several tombstones, the one with the greatest sequence. Errors: as Add.
+func (c *Change) Bury(keys []Fingerprint, seqs []byte) error {
+	if err := c.fits(len(keys), nil, seqs); err != nil {
+		return fmt.Errorf("bury %d keys in the key index: %w", len(keys), err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.usable(); err != nil {
+		return err
+	}
+	return c.put(Tombstone, keys, make([]int64, len(keys)), seqs)
+}
+
+// Note changes the note of the index, which is the caller's, with this change.
+func (c *Change) Note(note string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.note = &note
 }
 
 // Discard gives the change up. After Commit it does nothing.
@@ -216,6 +241,9 @@ func (c *Change) commit(ctx context.Context) (Committed, error) {
 	x.mu.Unlock()
 	next := *old.manifest
 	next.version, next.nextFile = c.version, c.next
+	if c.note != nil {
+		next.note = *c.note
+	}
 	if len(c.added)+len(c.removed) > 0 {
 		live := slices.DeleteFunc(slices.Clone(old.files), func(f file) bool { return c.removed[f.id] })
 		next.files = append(live, c.added...)
@@ -289,7 +317,7 @@ func (u *unique) add(fp Fingerprint, at Position, seq []byte) error {
 
 // duplicate notes that a position gives way to another one of its key.
 func (u *unique) duplicate(at Position) {
-	if u.at.File == 0 || u.at == at {
+	if u.at.File == 0 || u.at.File == Tombstone || u.at == at {
 		return
 	}
 	u.done.Duplicates++
@@ -305,6 +333,8 @@ func (u *unique) flush() error {
 		return nil
 	case u.at.File == 0:
 		u.done.Deleted++
+	case u.at.File == Tombstone:
+		u.done.Buried++
 	default:
 		u.done.Entries++
 	}

@@ -49,6 +49,7 @@ func (x *Index) Describe() (Info, error) {
 // Checked is what Check has counted.
 type Checked struct {
 	Keys       uint64 // that have a position
+	Buried     uint64 // that have a tombstone
 	Gone       uint64 // whose newest entry is a deletion, or lies in a file that was removed
 	Superseded uint64 // entries that have a newer one of their key
 }
@@ -76,9 +77,12 @@ func (x *Index) Check(ctx context.Context) (Checked, error) {
 		}
 		return u.each(ctx, func(_ Fingerprint, at Position, _ []byte) error {
 			c.Superseded--
-			if s.live.has(at.File) {
+			switch {
+			case at.File == Tombstone:
+				c.Buried++
+			case s.live.has(at.File):
 				c.Keys++
-			} else {
+			default:
 				c.Gone++
 			}
 			return nil
@@ -108,7 +112,7 @@ func (r *run) checkAll(ctx context.Context, next FileID) error {
 			return ctx.Err()
 		case n > 0 && last.compare(c.fp) >= 0 || r.bucketOf(c.fp.Hi) != c.bucket-1:
 			return r.corrupt("entry %d is out of order", n)
-		case r.position(c.records).File >= next:
+		case r.position(c.records).File >= next && r.position(c.records).File != Tombstone:
 			return r.corrupt("entry %d lies in file %d, wanted one below %d", n, r.position(c.records).File, next)
 		case r.filter != nil && !r.filter.has(c.fp.Hi):
 			return r.corrupt("the filter does not know entry %d", n)

@@ -13,7 +13,8 @@
 // it into a Fingerprint of 128 bits under a random secret of the index, so that two keys of one index never
 // meet by chance and nobody can make them meet. A look-up answers with the Position that was given last for
 // the key; a position whose file has been removed since, and a deleted key, answer with the zero Position,
-// never with an older one.
+// never with an older one. A key that was buried answers with the sequence of its end, and with Tombstone for a
+// file.
 //
 // # What it guarantees
 //

@@ -11,7 +11,7 @@ import (
 func FuzzManifest(f *testing.F) {
 	m := &manifest{
 		identity: Identity{"t", []Column{{"id", "long"}, {"s", "string"}}, true, 8},
-		index:    1, secret: secret{2, 3}, version: 7, nextFile: 9, nextRun: 4,
+		index:    1, secret: secret{2, 3}, version: 7, note: "n@3", nextFile: 9, nextRun: 4,
 		files: []file{{1, "a"}, {8, "b/c"}}, runs: []runInfo{{3, 100, 4000, 77}, {1, 5, 6, 7}},
 	}
 	f.Add(m.encode())

@@ -3,6 +3,7 @@ package keyindex
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -61,6 +62,22 @@ type FileID uint32
 type Position struct {
 	File FileID
 	Row  int64 // in the file, from 0
+}
+
+// Tombstone is no file: a position in it says that the key has no row, and that Bury was told of its end; the
+// sequence is that of the end.
+const Tombstone FileID = math.MaxUint32
+
+// rank is how much a position counts beside another one of its key in the same Change: none least, then a
+// tombstone, then a file, the later more.
+func (f FileID) rank() uint64 {
+	switch f {
+	case 0:
+		return 0
+	case Tombstone:
+		return 1
+	}
+	return uint64(f) + 1
 }
 
 // maxRow is the last row that an entry can hold.

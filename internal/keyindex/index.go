@@ -252,6 +252,13 @@ func (x *Index) Version() int64 {
 	return x.state.version
 }
 
+// Note is what the last Change that had a note said; "" before.
+func (x *Index) Note() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.state.note
+}
+
 // Hasher makes the fingerprints of this index.
 func (x *Index) Hasher() *Hasher { return x.hasher }
 

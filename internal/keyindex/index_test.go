@@ -131,13 +131,15 @@ func runFiles(t testing.TB, dir string) []string {
 	return runs
 }
 
-func TestBegin_VersionNotAbove_IsRefused(t *testing.T) {
+func TestBegin_VersionBelow_IsRefused(t *testing.T) {
 	x := create(t, t.TempDir(), identity(0))
 	commit(t, x, "a", keysOf(0, 1)) // version 0
-	if _, err := x.Begin(0); err == nil {
-		t.Error("version 0: got no error")
+	for _, v := range []int64{keyindex.None, -2} {
+		if _, err := x.Begin(v); err == nil {
+			t.Errorf("version %d: got no error", v)
+		}
 	}
-	c, err := x.Begin(1)
+	c, err := x.Begin(0)
 	check(t, err)
 	if _, err := x.Begin(2); err == nil {
 		t.Error("a second change: got no error")

@@ -18,6 +18,7 @@ type manifest struct {
 	index    uint64 // random, so that a run of another index is told from one of this
 	secret   secret
 	version  int64
+	note     string // the owner's
 	nextFile FileID
 	nextRun  uint64
 	files    []file    // the live ones, by ascending id
@@ -39,7 +40,7 @@ type runInfo struct {
 
 const (
 	manifestName  = "MANIFEST"
-	manifestMagic = "FRKIDX01"
+	manifestMagic = "FRKIDX02"
 	tmpSuffix     = ".tmp"
 )
 
@@ -65,6 +66,7 @@ func (m *manifest) encode() []byte {
 	for _, v := range []uint64{uint64(m.version + 1), uint64(m.nextFile), m.nextRun} {
 		b = binary.AppendUvarint(b, v)
 	}
+	b = appendText(b, m.note)
 	b = binary.AppendUvarint(b, uint64(len(m.files)))
 	for _, f := range m.files {
 		b = appendText(binary.AppendUvarint(b, uint64(f.id)), f.path)
@@ -100,6 +102,7 @@ func decodeManifest(b []byte) (*manifest, error) {
 	m.version = int64(d.number(math.MaxInt64)) - 1
 	m.nextFile = FileID(d.number(math.MaxUint32))
 	m.nextRun = d.number(math.MaxUint64)
+	m.note = d.text()
 	m.files = d.files(m.nextFile)
 	for range d.count(4) {
 		m.runs = append(m.runs, runInfo{d.number(math.MaxUint64), d.number(math.MaxUint32), d.number(math.MaxInt64),

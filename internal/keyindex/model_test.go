@@ -32,6 +32,7 @@ type at struct {
 // model is the index as a map.
 type model struct {
 	version int64
+	note    string
 	keys    map[keyindex.Fingerprint]at
 	files   []string
 	nth     int
@@ -46,7 +47,7 @@ func key(n int) keyindex.Fingerprint {
 // change makes a random change to both.
 func (m *model) change(t *testing.T, r *rand.Rand, x *keyindex.Index, space, seq int) {
 	t.Helper()
-	c, err := x.Begin(m.version + 1 + r.Int64N(3))
+	c, err := x.Begin(max(0, m.version+r.Int64N(3)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +91,7 @@ func (m *model) change(t *testing.T, r *rand.Rand, x *keyindex.Index, space, seq
 		deleted = append(deleted, key(n))
 		delete(next, key(n))
 	}
+	m.bury(t, r, c, next, perm[len(add):], add, seq)
 	for _, n := range add[:len(add)/8] { // a key that moves: the position counts
 		deleted = append(deleted, key(n))
 	}
@@ -101,6 +103,27 @@ func (m *model) change(t *testing.T, r *rand.Rand, x *keyindex.Index, space, seq
 	}
 	m.version, m.keys = x.Version(), next
 }
+
+// bury puts tombstones on some of the keys that go, and on some that came, which have their position all the same.
+func (m *model) bury(t *testing.T, r *rand.Rand, c *keyindex.Change, next map[keyindex.Fingerprint]at, gone, came []int,
+	seq int) {
+	t.Helper()
+	buried := gone[:len(gone)*r.IntN(3)/2]
+	keys, _, seqs := entries(r, buried, seq)
+	check(t, c.Bury(keys, seqs))
+	for i, k := range keys {
+		next[k] = at{tombstone, 0, string(seqs[i*seq : i*seq+seq])}
+	}
+	keys, _, seqs = entries(r, came[:len(came)/8], seq)
+	check(t, c.Bury(keys, seqs))
+	check(t, c.Bury(keys, bytes.Repeat([]byte{0}, len(seqs))))
+	note := fmt.Sprint("note ", m.nth)
+	c.Note(note)
+	m.note = note
+}
+
+// tombstone stands for the file of a tombstone.
+const tombstone = "(tombstone)"
 
 func split(r *rand.Rand, keys []int) (parts [][]int) {
 	for len(keys) > 0 {
@@ -129,8 +152,8 @@ func check(t *testing.T, err error) {
 // compare looks all keys up.
 func (m *model) compare(t *testing.T, x *keyindex.Index, space, seq int) {
 	t.Helper()
-	if got := x.Version(); got != m.version {
-		t.Fatalf("got version %d, want %d", got, m.version)
+	if v, note := x.Version(), x.Note(); v != m.version || note != m.note {
+		t.Fatalf("got version %d, note %q, want %d, %q", v, note, m.version, m.note)
 	}
 	var keys []keyindex.Fingerprint
 	for n := range space + 100 {
@@ -142,6 +165,9 @@ func (m *model) compare(t *testing.T, x *keyindex.Index, space, seq int) {
 	for i, k := range keys {
 		want, ok := m.keys[k]
 		path, _ := x.Path(found[i].File)
+		if found[i].File == keyindex.Tombstone {
+			path = tombstone
+		}
 		got := at{path, found[i].Row, string(seqs[i*seq : i*seq+seq])}
 		if !ok {
 			want.seq = string(make([]byte, seq))
@@ -161,8 +187,8 @@ func (m *model) compare(t *testing.T, x *keyindex.Index, space, seq int) {
 	}
 	report, err := x.Check(context.Background())
 	check(t, err)
-	if report.Keys != uint64(len(m.keys)) {
-		t.Fatalf("got %+v, want %d keys", report, len(m.keys))
+	if report.Keys+report.Buried != uint64(len(m.keys)) {
+		t.Fatalf("got %+v, want %d keys with the buried ones", report, len(m.keys))
 	}
 }
 

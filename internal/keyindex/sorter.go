@@ -1,6 +1,7 @@
 package keyindex
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -140,7 +141,7 @@ type sorted struct {
 }
 
 // each passes on the entries by ascending fingerprint, those of one fingerprint with the one that counts
-// last: a position counts more than none, then the one in the later file, then the later row.
+// last, as FileID.rank has it; then the later row, and of tombstones that of the greater sequence.
 func (s *sorter) each(ctx context.Context, take func(fp Fingerprint, at Position, seq []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -206,8 +207,12 @@ func sortRecords(records []byte, width int, skip uint) []ref {
 		}
 		x, y := records[int(a.i)*width:], records[int(b.i)*width:]
 		px, py := recordPosition(x), recordPosition(y)
-		return cmp.Or(recordKey(x).compare(recordKey(y)), cmp.Compare(px.File, py.File),
-			cmp.Compare(px.Row, py.Row), cmp.Compare(a.i, b.i))
+		c := cmp.Or(recordKey(x).compare(recordKey(y)), cmp.Compare(px.File.rank(), py.File.rank()),
+			cmp.Compare(px.Row, py.Row))
+		if c == 0 && px.File == Tombstone {
+			c = bytes.Compare(x[16+positionLen:width], y[16+positionLen:width])
+		}
+		return cmp.Or(c, cmp.Compare(a.i, b.i))
 	}
 	from := 0
 	for i := 1; i <= len(order); i++ {

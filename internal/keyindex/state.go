@@ -19,7 +19,7 @@ func newState(m *manifest, runs []*run) *state {
 	return &state{manifest: m, runs: runs, live: newLiveFiles(m.files), uses: 1}
 }
 
-// liveFiles is the set of ids of files that were not removed. Zero is not among them.
+// liveFiles is the set of ids of files that were not removed. Zero is not among them, and Tombstone always is.
 type liveFiles struct {
 	base  FileID // a multiple of 64
 	words []uint64
@@ -39,7 +39,7 @@ func newLiveFiles(files []file) liveFiles {
 
 func (s *liveFiles) has(id FileID) bool {
 	i := uint64(id-s.base) / 64 // an id below base becomes a large one
-	return i < uint64(len(s.words)) && s.words[i]>>(id&63)&1 == 1
+	return i < uint64(len(s.words)) && s.words[i]>>(id&63)&1 == 1 || id == Tombstone
 }
 
 // path finds a live file.
