@@ -9,9 +9,13 @@ import (
 // group is what one Seal gave, with what the write goroutine knows of it.
 type group struct {
 	commits []Commit
-	spans   map[string]span // by table
-	gens    map[string]int  // by table, see writer.gens
-	passed  chan struct{}   // closed when the group is done with; nil when nobody waits
+	spans   map[string]span     // by table
+	gens    map[string]int      // by table, see writer.gens
+	reach   map[string]Progress // by table: where its lanes are once all commits have landed
+	left    []laneKey           // lanes that are no longer ours
+	opens   Day                 // the day that begins behind the group; 0: it ends anywhere
+	lanes   map[string][]Lane   // with opens: all that are ours, by table
+	passed  chan struct{}       // closed when the group is done with; nil when nobody waits
 }
 
 // span is the time that a table's records were read in, and made.
@@ -20,11 +24,12 @@ type span struct {
 	newest time.Time // the origin's time of the newest one
 }
 
-// result is the outcome of one commit, or, with an empty table, the end of a group.
+// result is the outcome of one commit, or, with an empty table, the end of a group and the outcome of its cut.
 type result struct {
 	table string
 	gen   int
 	err   error // nil, ErrStale, or what ends the run
+	cut   bool  // at the end of a group: its cut is recorded
 }
 
 // commitAll is the commit goroutine: it runs the sealed commits in order and acknowledges them, until there
@@ -34,7 +39,9 @@ func (r *run) commitAll(ctx context.Context) {
 	defer close(r.results)
 	stale := map[string]int{} // the generation of the table that is lost
 	failed := false
+	cuts := newCutter(r.target)
 	for g := range r.sealed {
+		cuts.begin(g)
 		for _, c := range g.commits {
 			table := c.Table()
 			gen := g.gens[table]
@@ -42,31 +49,38 @@ func (r *run) commitAll(ctx context.Context) {
 				c.Abort()
 				continue
 			}
-			err := r.commit(ctx, c, g.spans[table])
+			done, err := r.commit(ctx, c, g.spans[table])
 			switch {
 			case errors.Is(err, ErrStale):
 				c.Abort()
 				stale[table] = gen
 			case err != nil:
 				failed = true
+			default:
+				cuts.landed(done, g.spans[table])
 			}
-			r.results <- result{table, gen, err}
+			r.results <- result{table: table, gen: gen, err: err}
+		}
+		end := result{}
+		if !failed {
+			end.cut, end.err = cuts.cut(ctx, g)
+			failed = end.err != nil
 		}
 		if g.passed != nil {
 			close(g.passed)
 		}
-		r.results <- result{}
+		r.results <- end
 	}
 }
 
-func (r *run) commit(ctx context.Context, c Commit, s span) error {
+func (r *run) commit(ctx context.Context, c Commit, s span) (Committed, error) {
 	start := time.Now()
 	done, err := c.Run(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return done, context.Cause(ctx)
 		}
-		return err
+		return done, err
 	}
 	r.stage("commit", start)
 	if r.obs.Committed != nil {
@@ -75,5 +89,5 @@ func (r *run) commit(ctx context.Context, c Commit, s span) error {
 	if err := r.source.Ack(ctx, done.Table, done.Progress); err != nil {
 		r.log.Warn("the origin did not take the acknowledgement", "table", done.Table, "error", err)
 	}
-	return nil
+	return done, nil
 }

@@ -21,6 +21,7 @@ type ask struct {
 	own      bool
 	progress Progress      // to own
 	lanes    []Lane        // to give up
+	gone     bool          // they are another process's from now on
 	done     chan struct{} // closed when it is done
 }
 
@@ -161,7 +162,7 @@ func (d downstream) own(ctx context.Context, table, what string, look func() (Pr
 // Release commits what was read of the lanes and forgets them. After the run's end there is nothing to
 // commit.
 func (d downstream) Release(ctx context.Context, table string, lanes []Lane) error {
-	err := d.put(ctx, ask{table: table, lanes: lanes})
+	err := d.put(ctx, ask{table: table, lanes: lanes, gone: true})
 	if errors.Is(err, errEnded) {
 		return nil
 	}

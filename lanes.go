@@ -19,6 +19,7 @@ type laneState struct {
 	owned bool  // false: its batches are dropped until it is resumed
 	fresh bool  // resumed, and no batch of it has fitted since: batches that were read before may leave a gap
 	dirty bool  // something of it is written and not sealed
+	left  bool  // it is another process's
 }
 
 // own lets the lane go on from pos.
@@ -49,11 +50,30 @@ func (l lanes) giveUpTable(table string) {
 	}
 }
 
-// clean says that everything is sealed.
-func (l lanes) clean() {
-	for _, s := range l {
+// clean says that everything is sealed, and returns where the lanes are of which there was something, by table.
+func (l lanes) clean() map[string]Progress {
+	reach := map[string]Progress{}
+	for key, s := range l {
+		if s.dirty {
+			if reach[key.table] == nil {
+				reach[key.table] = Progress{}
+			}
+			reach[key.table][key.lane] = s.pos
+		}
 		s.dirty = false
 	}
+	return reach
+}
+
+// leave says that the lanes, which were given up, are another process's now.
+func (l lanes) leave(table string, of []Lane) []laneKey {
+	var keys []laneKey
+	for _, lane := range of {
+		key := laneKey{table, lane}
+		l[key].left = true
+		keys = append(keys, key)
+	}
+	return keys
 }
 
 // admit cuts from the batch what the lane is past already, and moves the lane on to its end. It returns false

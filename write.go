@@ -27,6 +27,7 @@ type writer struct {
 	due      time.Time         // when it must be sealed; zero when nothing is pending
 	timer    *time.Timer       // fires at due
 	flying   int               // groups handed over and not done
+	cut      bool              // the cut of the last group that is done is recorded
 	first    bool              // nothing has been sealed in this run
 	sealedAt time.Time         // when it was sealed last
 	rewound  int               // rewinds asked for
@@ -69,7 +70,7 @@ func (w *writer) work(ctx context.Context) error {
 		select {
 		case it, ok := <-w.queue:
 			if over = !ok; over {
-				err = w.flush(ctx, nil)
+				err = w.flush(ctx, group{})
 			} else {
 				over, err = w.take(ctx, it)
 			}
@@ -138,7 +139,7 @@ func (w *writer) write(ctx context.Context, b *Batch) (over bool, err error) {
 	}
 	rows, bytes := w.target.Pending()
 	if w.opts.MaxRows > 0 && rows >= w.opts.MaxRows || bytes >= w.opts.MaxBytes {
-		return false, w.flush(ctx, nil)
+		return false, w.flush(ctx, group{})
 	}
 	return false, nil
 }
@@ -182,13 +183,12 @@ func (w *writer) sealIfDue(ctx context.Context) error {
 	if w.due.IsZero() || w.flying >= maxFlying || time.Now().Before(w.due) {
 		return nil
 	}
-	return w.flush(ctx, nil)
+	return w.flush(ctx, group{})
 }
 
-// flush seals what is pending and hands it over; passed, if any, is closed once that and all before it is
-// done with.
-func (w *writer) flush(ctx context.Context, passed chan struct{}) error {
-	g := group{passed: passed}
+// flush seals what is pending and hands it over in the group, whose passed, if any, is closed once that and all before it
+// is done with.
+func (w *writer) flush(ctx context.Context, g group) error {
 	if len(w.pending) > 0 {
 		commits, err := w.target.Seal(ctx)
 		g.commits, g.spans, g.gens = commits, w.pending, map[string]int{}
@@ -199,14 +199,14 @@ func (w *writer) flush(ctx context.Context, passed chan struct{}) error {
 		w.pending, w.due, w.first = map[string]span{}, time.Time{}, false
 		w.sealedAt = time.Now()
 		w.timer.Stop()
-		w.lanes.clean()
+		g.reach = w.lanes.clean()
 		if err != nil {
 			if err := w.unsealed(ctx, tables, g.gens, err); err != nil {
 				return err
 			}
 		}
 	}
-	if len(g.commits) == 0 && passed == nil {
+	if len(g.commits) == 0 && g.passed == nil && g.opens == 0 {
 		return nil
 	}
 	return w.handOver(ctx, g)
@@ -246,7 +246,7 @@ func (w *writer) handOver(ctx context.Context, g group) error {
 
 // settleAll commits everything that was written and waits for it.
 func (w *writer) settleAll(ctx context.Context) error {
-	if err := w.flush(ctx, nil); err != nil {
+	if err := w.flush(ctx, group{}); err != nil {
 		return err
 	}
 	for w.flying > 0 {
@@ -267,6 +267,8 @@ func (w *writer) settle(res result) error {
 	switch {
 	case res.table == "":
 		w.flying--
+		w.cut = res.cut
+		return res.err
 	case res.err == nil:
 		delete(w.strikes, res.table)
 	case errors.Is(res.err, ErrStale):
@@ -341,12 +343,16 @@ func (w *writer) answer(ctx context.Context, a ask) error {
 		delete(w.troubles, a.table)
 	}
 	dirty := w.lanes.giveUp(a.table, a.lanes)
-	if !dirty && w.flying == 0 {
+	g := group{passed: a.done}
+	if a.gone {
+		g.left = w.lanes.leave(a.table, a.lanes)
+	}
+	if !dirty && w.flying == 0 && !a.gone {
 		close(a.done)
 		return nil
 	}
 	if dirty {
-		return w.flush(ctx, a.done)
+		return w.flush(ctx, g)
 	}
-	return w.handOver(ctx, group{passed: a.done})
+	return w.handOver(ctx, g)
 }

@@ -1,0 +1,133 @@
+package freshet
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Cutter is a Target that records cuts: which versions of its tables together show the source at one moment.
+type Cutter interface {
+	Target
+
+	// Cut records a cut, if the tables allow one now. It is called by the goroutine that runs commits, when all that
+	// was sealed has landed. It reports false when the tables are not level, so that nothing could be recorded: it is
+	// called again after the next commits. Outages are retried inside for as long as ctx lasts.
+	Cut(ctx context.Context, m Moment) (recorded bool, err error)
+
+	// OpenDay is the Opens of the newest cut that has one; 0 when none has.
+	OpenDay(ctx context.Context) (Day, error)
+}
+
+// Moment is what the pipe knows of a cut.
+type Moment struct {
+	// Newest is the greatest time of the origin among what this run committed; zero when unknown.
+	Newest time.Time
+	// Opens is set when the cut stands at the end of a day: every row before it was committed by the origin before
+	// this day began, and none after it was, but for late ones. 0: it stands somewhere.
+	Opens Day
+	// Lanes are those that this run reads, by table; only with Opens.
+	Lanes map[string][]Lane
+}
+
+// Day is a day of UTC, as the number of days since 1970-01-01. 0 is no day.
+type Day int32
+
+const daySeconds = 24 * 60 * 60
+
+// DayOf is the day that the time is in; 0 for the zero time and for all before 1970-01-02.
+func DayOf(t time.Time) Day { return max(0, Day(t.Unix()/daySeconds)) }
+
+// ParseDay reads a day such as 2026-11-29.
+func ParseDay(s string) (Day, error) {
+	t, err := time.Parse(time.DateOnly, s)
+	if err != nil || DayOf(t) == 0 {
+		return 0, fmt.Errorf("found %q, wanted a day such as 2026-11-29", s)
+	}
+	return DayOf(t), nil
+}
+
+// Start is when the day begins.
+func (d Day) Start() time.Time { return time.Unix(int64(d)*daySeconds, 0).UTC() }
+
+// String gives the day as 2026-11-29.
+func (d Day) String() string { return d.Start().Format(time.DateOnly) }
+
+// debts are what was sealed of each table and has not landed: a commit was stale, and its lanes are read again. Tables are
+// level when there are none. Only the goroutine that commits uses it.
+type debts map[string]Progress
+
+// owe notes what a group is to bring.
+func (d debts) owe(reach map[string]Progress) {
+	for table, p := range reach {
+		if d[table] == nil {
+			d[table] = Progress{}
+		}
+		for l, seq := range p {
+			d[table][l] = max(seq, d[table][l])
+		}
+	}
+}
+
+// pay notes what has landed.
+func (d debts) pay(table string, p Progress) {
+	for l, seq := range p {
+		if owed, ok := d[table][l]; ok && seq >= owed {
+			d.forgive(table, l)
+		}
+	}
+}
+
+// forgive drops a lane that another process reads from now on.
+func (d debts) forgive(table string, l Lane) {
+	delete(d[table], l)
+	if len(d[table]) == 0 {
+		delete(d, table)
+	}
+}
+
+// cutter records cuts after groups. Only the goroutine that commits uses it.
+type cutter struct {
+	to     Cutter // nil: the target records none
+	debts  debts
+	newest time.Time
+}
+
+func newCutter(t Target) *cutter {
+	to, _ := t.(Cutter)
+	return &cutter{to: to, debts: debts{}}
+}
+
+// begin notes what the group is to bring, and which lanes are no longer ours.
+func (c *cutter) begin(g group) {
+	if c.to == nil {
+		return
+	}
+	c.debts.owe(g.reach)
+	for _, l := range g.left {
+		c.debts.forgive(l.table, l.lane)
+	}
+}
+
+// landed notes what a commit brought.
+func (c *cutter) landed(done Committed, s span) {
+	if c.to == nil {
+		return
+	}
+	c.debts.pay(done.Table, done.Progress)
+	if s.newest.After(c.newest) {
+		c.newest = s.newest
+	}
+}
+
+// cut records a cut if the group has brought anything and all tables are level.
+func (c *cutter) cut(ctx context.Context, g group) (recorded bool, err error) {
+	if c.to == nil || len(c.debts) > 0 || len(g.commits) == 0 && g.opens == 0 {
+		return false, nil
+	}
+	recorded, err = c.to.Cut(ctx, Moment{Newest: c.newest, Opens: g.opens, Lanes: g.lanes})
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return recorded, err
+}
