@@ -141,7 +141,12 @@ type optimizer struct {
 	snap   *Snapshot // what the round under way was planned on
 	layout *layout   // nil: rows keep their order
 	result OptimizeResult
+	added  []Add // by all commits
 	meter  meter
+
+	// As RepackOptions has them.
+	around      func(ctx context.Context, commit func(context.Context) (CommitResult, error)) error
+	writerBytes int64
 }
 
 // run makes rounds until nobody has got ahead of any batch.

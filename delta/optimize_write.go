@@ -60,7 +60,7 @@ func (r *optimizer) rewrite(ctx context.Context, jobs []*job) error {
 
 // do reads the files of a job and writes their rows anew.
 func (r *optimizer) do(ctx context.Context, j *job) (done *rewritten, err error) {
-	w, err := r.snap.rewriter(r.opts.TargetFileBytes)
+	w, err := r.snap.rewriter(r.opts.TargetFileBytes, r.writerBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -86,14 +86,14 @@ func (r *optimizer) do(ctx context.Context, j *job) (done *rewritten, err error)
 	return done, nil
 }
 
-// rewriter begins files for rows that come out of the table's own files.
-func (s *Snapshot) rewriter(targetBytes int64) (*Writer, error) {
+// rewriter begins files for rows that come out of the table's own files. memoryBytes is 0 for the default.
+func (s *Snapshot) rewriter(targetBytes, memoryBytes int64) (*Writer, error) {
 	clustered, err := s.ClusteringColumns()
 	if err != nil {
 		return nil, err
 	}
 	return NewWriter(s.table.st, s.Metadata(), s.Protocol(), &WriterOptions{TargetFileBytes: targetBytes,
-		ClusteredBy: clustered, Trusted: true, RowIDs: tracksRows(s.Metadata())})
+		MemoryBytes: memoryBytes, ClusteredBy: clustered, Trusted: true, RowIDs: tracksRows(s.Metadata())})
 }
 
 // rewriteScan are the options of a scan whose rows are written again: with their ids, where the table promises that
@@ -221,7 +221,7 @@ func (r *optimizer) commit(ctx context.Context, done []*rewritten) error {
 	tx.RowIDsKept(true)
 	tx.Operation("OPTIMIZE", r.parameters(), n.metrics())
 	tx.UserMetadata(r.opts.UserMetadata)
-	result, err := tx.Commit(ctx)
+	result, err := r.put(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -234,8 +234,29 @@ func (r *optimizer) commit(ctx context.Context, done []*rewritten) error {
 	all.AddedBytes += n.AddedBytes
 	all.Rows += n.Rows
 	all.DeletedRows += n.DeletedRows
+	for _, d := range done {
+		r.added = append(r.added, d.adds...)
+	}
 	r.meter.count(func(p *OptimizeProgress) { p.Commits++ })
 	return nil
+}
+
+// put commits the transaction, within what the caller of Repack puts around it. What the commit says counts, if it was made:
+// files of one that landed must stay.
+func (r *optimizer) put(ctx context.Context, tx *Transaction) (result CommitResult, err error) {
+	if r.around == nil {
+		return tx.Commit(ctx)
+	}
+	made := false
+	refused := r.around(ctx, func(ctx context.Context) (CommitResult, error) {
+		made = true
+		result, err = tx.Commit(ctx)
+		return result, err
+	})
+	if !made {
+		return result, errors.Join(errors.New("no commit was made"), refused)
+	}
+	return result, err
 }
 
 // parameters are those of Spark's OPTIMIZE.

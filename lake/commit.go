@@ -46,6 +46,12 @@ func (c *commit) Run(ctx context.Context) (freshet.Committed, error) {
 			return freshet.Committed{}, explain(c.t.quarantine.name, err)
 		}
 	}
+	if c.keyed != nil {
+		if err := c.t.takeTurn(ctx); err != nil {
+			return freshet.Committed{}, err
+		}
+		defer c.t.endTurn()
+	}
 	var done delta.CommitResult
 	err := c.t.patient(ctx, "commit to "+c.t.name, func() (err error) {
 		if c.keyed != nil {
@@ -78,7 +84,21 @@ func (c *commit) Run(ctx context.Context) (freshet.Committed, error) {
 func (t *table) landed(snap *delta.Snapshot) {
 	t.saw(snap)
 	t.a.tend.checkpoint(snap.Table(), snap)
+	t.a.care.landed(t)
 }
+
+// takeTurn waits until nobody else of this process changes rows of the keyed table: a commit of the stream and a rewrite
+// of upkeep would only take each other's files away. Errors: what ends ctx.
+func (t *table) takeTurn(ctx context.Context) error {
+	select {
+	case t.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t *table) endTurn() { <-t.turn }
 
 // saw remembers the snapshot if it is newer than what is known.
 func (t *table) saw(snap *delta.Snapshot) {

@@ -51,6 +51,11 @@ type KeyOptions struct {
 func (o *TargetOptions) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if o.Upkeep != nil {
+		if err := o.Upkeep.Validate(); err != nil {
+			fault("upkeep: %w", err)
+		}
+	}
 	switch o.Mode {
 	case Append, Upsert, Mirror:
 	default:

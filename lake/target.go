@@ -10,8 +10,8 @@
 //	p := &freshet.Pipeline{Source: src, Target: target}
 //
 // Beside it are what a person needs to look after such a table: its progress (ReadProgress, SetProgress,
-// ImportSpark) and its quarantine (OpenQuarantine). What the package does not do: compaction, vacuum. Of a keyed table it
-// reads the rows that it needs to change them; of others, none but those of quarantine.
+// ImportSpark) and its quarantine (OpenQuarantine). Beside the stream tables are looked after (UpkeepOptions): small files
+// are packed, deleted rows dropped, old files deleted.
 package lake
 
 import (
@@ -60,6 +60,8 @@ type TargetOptions struct {
 	MemoryBytes int64
 	// EngineInfo names the writer in the table's history. Default "Freshet".
 	EngineInfo string
+	// Upkeep is how the tables are looked after beside the stream. Default: they are not.
+	Upkeep *UpkeepOptions
 	// Retry is told of outages that are waited out. May be nil.
 	Retry func(what string, err error)
 	// Recovered is told when what Retry was told under this name is over. May be nil.
@@ -72,6 +74,7 @@ type Target struct {
 	open Opener
 	opts TargetOptions
 	tend *tender
+	care *upkeep // nil: none is wanted
 
 	fills []fill // of opts
 
@@ -113,6 +116,7 @@ func NewTarget(open Opener, app string, opts *TargetOptions) *Target {
 		a.opts.Retry(what, err)
 		a.opts.Recovered(what) // it is put off, and nobody waits for it
 	})
+	a.care = newUpkeep(a, a.opts.Upkeep)
 	return a
 }
 
@@ -140,6 +144,7 @@ func (a *Target) Open(context.Context) error {
 
 // Close waits for what goes on in the background, as long as ctx lasts, and drops what is not committed.
 func (a *Target) Close(ctx context.Context) error {
+	a.care.close()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, t := range a.tables {
@@ -170,7 +175,9 @@ type table struct {
 	quarantine *quarantine
 	held       map[freshet.Lane]*heldLane // what quarantine has of each lane
 
-	index *rowIndex // of a keyed table, used by the goroutine that commits; nil: not opened
+	index *rowIndex     // of a keyed table, used by whoever has the turn; nil: not opened
+	turn  chan struct{} // holds one while somebody of this process changes rows of a keyed table
+	wards []*ward       // of it and its quarantine, for upkeep
 
 	epoch atomic.Int64 // commits of this process
 	writing
@@ -192,7 +199,7 @@ func (a *Target) table(name string) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &table{a: a, name: name, st: st, held: map[freshet.Lane]*heldLane{},
+	t := &table{a: a, name: name, st: st, held: map[freshet.Lane]*heldLane{}, turn: make(chan struct{}, 1),
 		quarantine: &quarantine{name: beside, st: qst, engine: a.opts.EngineInfo}}
 	a.tables[name] = t
 	return t, nil

@@ -1,0 +1,384 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/store"
+)
+
+const (
+	// lookEvery is how often a table is looked at to which few commits come.
+	lookEvery = 30 * time.Second
+	// vacuumEvery is how often a table is vacuumed.
+	vacuumEvery = 24 * time.Hour
+	// together is how many bytes of several partitions are rewritten in one commit.
+	together = 64 << 20
+	// turnFor bounds how long a commit of upkeep may keep one of the stream waiting when the store does not answer.
+	turnFor = 15 * time.Second
+)
+
+// upkeep looks after the tables that a target writes: one goroutine, begun with the first commit and ended by close. It
+// works on one table at a time, and rests after each piece of work, so that it stays within its share of the processors'
+// time. What fails is tried again later; what it began when it is ended is dropped.
+type upkeep struct {
+	a    *Target
+	opts UpkeepOptions
+	id   string // of this process, in leases
+
+	wake   chan struct{}
+	cancel context.CancelFunc
+	ended  chan struct{}
+
+	mu     sync.Mutex
+	closed bool
+	wards  []*ward
+}
+
+// ward is a table in care. Only the goroutine of upkeep uses it, but for what u.mu guards.
+type ward struct {
+	name  string
+	st    store.Store
+	table func() *delta.Table // nil as long as there is none
+	of    *table              // whose turns and index commits to it respect; nil: of none
+
+	jobs   map[string]int // of files that were rewritten here: which job did
+	last   int            // job
+	fails  int            // in a row
+	looked time.Time
+
+	commits int       // since it was looked at; guarded by u.mu
+	due     time.Time // zero: when commits come; guarded by u.mu
+}
+
+// newUpkeep prepares for upkeep of the target's tables; nil opts mean none.
+func newUpkeep(a *Target, opts *UpkeepOptions) *upkeep {
+	if opts == nil {
+		return nil
+	}
+	return &upkeep{a: a, opts: opts.withDefaults(a.opts.Mode.keyed()), id: uuid.NewString(), wake: make(chan struct{}, 1)}
+}
+
+// landed takes note of a commit to a table.
+func (u *upkeep) landed(t *table) {
+	if u == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return
+	}
+	if u.ended == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		u.cancel, u.ended = cancel, make(chan struct{})
+		go func() {
+			defer close(u.ended)
+			u.run(ctx)
+		}()
+	}
+	if t.wards == nil {
+		t.wards = u.take(t)
+		u.wards = append(u.wards, t.wards...)
+	}
+	for _, w := range t.wards {
+		u.note(w)
+	}
+}
+
+// take makes wards of a table and its quarantine.
+func (u *upkeep) take(t *table) []*ward {
+	q := t.quarantine
+	return []*ward{
+		{name: t.name, st: t.st, of: t, jobs: map[string]int{}, table: func() *delta.Table {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			return t.delta
+		}},
+		{name: q.name, st: q.st, jobs: map[string]int{}, table: func() *delta.Table {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return q.delta
+		}},
+	}
+}
+
+// note has a table looked at: soon when so many commits have come that there may be something to do, else after a while.
+func (u *upkeep) note(w *ward) {
+	w.commits++
+	at := w.looked.Add(lookEvery)
+	if w.commits >= u.opts.SmallFiles {
+		at = w.looked
+	}
+	if w.fails == 0 && (w.due.IsZero() || at.Before(w.due)) {
+		w.due = at
+		select {
+		case u.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// close ends the goroutine, and drops what it is about to do.
+func (u *upkeep) close() {
+	if u == nil {
+		return
+	}
+	u.mu.Lock()
+	u.closed = true
+	ended := u.ended
+	u.mu.Unlock()
+	if ended != nil {
+		u.cancel()
+		<-ended
+	}
+}
+
+// next is the table that is due first, and when.
+func (u *upkeep) next() (w *ward, at time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, c := range u.wards {
+		if !c.due.IsZero() && (w == nil || c.due.Before(w.due)) {
+			w = c
+		}
+	}
+	if w != nil {
+		at = w.due
+	}
+	return w, at
+}
+
+func (u *upkeep) run(ctx context.Context) {
+	var rested time.Time // until when it rests
+	for ctx.Err() == nil {
+		w, at := u.next()
+		var timer <-chan time.Time
+		if w != nil {
+			if rested.After(at) {
+				at = rested
+			}
+			if wait := time.Until(at); wait > 0 {
+				t := time.NewTimer(wait)
+				timer = t.C
+				defer t.Stop()
+			} else {
+				began := time.Now()
+				u.attend(ctx, w)
+				rested = time.Now().Add(u.rest(time.Since(began)))
+				continue
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-u.wake:
+		case <-timer:
+		}
+	}
+}
+
+// rest is how long nothing is done after work that took so long.
+func (u *upkeep) rest(took time.Duration) time.Duration {
+	share := u.opts.Share * float64(runtime.GOMAXPROCS(0))
+	if share >= 1 {
+		return 0
+	}
+	return time.Duration(float64(took) * (1/share - 1))
+}
+
+// attend looks at a table, does the first of what is to be done, and sets when it is looked at next.
+func (u *upkeep) attend(ctx context.Context, w *ward) {
+	u.mu.Lock()
+	w.commits, w.looked = 0, time.Now()
+	u.mu.Unlock()
+	again, err := u.work(ctx, w)
+	what := "upkeep of " + w.name
+	var busy *busyError
+	switch {
+	case ctx.Err() != nil:
+		return
+	case errors.As(err, &busy):
+		again, err = busy.until.Add(rand.N(time.Minute)), nil
+	case err != nil:
+		again = time.Now().Add(min(time.Minute<<min(w.fails, 10), time.Hour))
+		u.a.opts.Retry(what, err)
+		u.a.opts.Recovered(what) // it is put off, and nobody waits for it
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	w.due = again
+	if w.fails++; err == nil {
+		w.fails = 0
+	}
+	if w.fails == 0 && w.due.IsZero() && w.commits > 0 {
+		w.due = w.looked.Add(lookEvery)
+	}
+}
+
+// busyError says that another process has the table.
+type busyError struct{ until time.Time }
+
+func (e *busyError) Error() string { return fmt.Sprintf("another process has it until %v", e.until) }
+
+// work does the first of what the table needs. again is when it is to be looked at though no commit comes; zero: never.
+func (u *upkeep) work(ctx context.Context, w *ward) (again time.Time, err error) {
+	d := w.table()
+	if d == nil {
+		return again, nil
+	}
+	snap, err := d.Snapshot(ctx)
+	if err != nil {
+		return again, err
+	}
+	if err := snap.CheckWrite(); err != nil {
+		return again, err
+	}
+	s := &surveyor{snap: snap, jobs: w.jobs, planner: planner{opts: u.opts, now: time.Now(),
+		target: u.a.opts.TargetFileBytes}}
+	c, err := s.look(ctx)
+	if err != nil {
+		return again, err
+	}
+	if len(c.Needs) == 0 {
+		return u.vacuum(ctx, w, snap, c.again)
+	}
+	if _, err := u.hold(ctx, w); err != nil {
+		return again, err
+	}
+	if err := u.repack(ctx, w, snap, c); err != nil && !errors.Is(err, delta.ErrConflict) {
+		return again, err
+	}
+	return time.Now(), nil // there may be more to do; a conflict is planned anew
+}
+
+// hold takes the table's lease, or makes it last. Errors: *busyError.
+func (u *upkeep) hold(ctx context.Context, w *ward) (lease, error) {
+	l, err := readLease(ctx, w.st)
+	if err != nil {
+		return l, err
+	}
+	now := time.Now()
+	switch {
+	case l.taken(u.id, now):
+		return l, &busyError{l.Until}
+	case l.Holder == u.id && l.Until.Sub(now) > leaseFor/2:
+		return l, nil
+	}
+	l.Holder, l.Until = u.id, now.Add(leaseFor).UTC()
+	return l, l.write(ctx, w.st)
+}
+
+// repack does the first need, and further ones with it as far as they are small.
+func (u *upkeep) repack(ctx context.Context, w *ward, snap *delta.Snapshot, c *Condition) error {
+	first := c.Needs[0]
+	groups, bytes, n := first.groups, first.Bytes, 1
+	for ; n < len(c.Needs) && bytes+c.Needs[n].Bytes <= together; n++ {
+		groups = append(groups, c.Needs[n].groups...)
+		bytes += c.Needs[n].Bytes
+	}
+	began := time.Now()
+	result, err := snap.Repack(ctx, groups, &delta.RepackOptions{TargetFileBytes: c.TargetFileBytes,
+		MemoryBytes: u.opts.MemoryBytes, Around: w.around})
+	if err != nil {
+		return err
+	}
+	w.last++
+	for i := range result.Added {
+		w.jobs[result.Added[i].Path] = w.last
+	}
+	for _, group := range groups {
+		for i := range group {
+			delete(w.jobs, group[i].Path)
+		}
+	}
+	done := UpkeepDone{Table: w.name, Kind: first.Kind, Partition: first.Partition, Why: first.Why, Version: result.Version,
+		FilesBefore: result.RemovedFiles, BytesBefore: result.RemovedBytes, FilesAfter: result.AddedFiles,
+		BytesAfter: result.AddedBytes, Took: time.Since(began)}
+	if n > 1 {
+		done.Partition += fmt.Sprintf(" and %d more", n-1)
+	}
+	u.opts.Done(done)
+	return nil
+}
+
+// around makes the commit of a rewrite while no commit of ours is under way, so that neither is lost to the other, and
+// brings the key index over it.
+func (w *ward) around(ctx context.Context, commit func(context.Context) (delta.CommitResult, error)) error {
+	if w.of == nil {
+		_, err := commit(ctx)
+		return err
+	}
+	if err := w.of.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer w.of.endTurn()
+	short, cancel := context.WithTimeout(ctx, turnFor)
+	defer cancel()
+	done, err := commit(short)
+	if err != nil {
+		return err
+	}
+	w.of.landed(done.Snapshot)
+	if x := w.of.index; x != nil {
+		if err := x.bring(ctx, done.Snapshot); err != nil {
+			x.distrust(err)
+		}
+	}
+	return nil
+}
+
+// vacuum deletes what no version needs, once a day, if files can be that old.
+func (u *upkeep) vacuum(ctx context.Context, w *ward, snap *delta.Snapshot, again time.Time) (time.Time, error) {
+	sooner := func(at time.Time) time.Time {
+		if again.IsZero() || at.Before(again) {
+			return at
+		}
+		return again
+	}
+	now := time.Now()
+	made := snap.Metadata().CreatedTime
+	if u.opts.Retention < 0 {
+		return again, nil
+	}
+	if made != nil && now.Sub(time.UnixMilli(*made)) < shortestRetention {
+		return sooner(time.UnixMilli(*made).Add(shortestRetention)), nil
+	}
+	l, err := readLease(ctx, w.st)
+	if err != nil {
+		return again, err
+	}
+	if next := l.Vacuumed.Add(vacuumEvery); now.Before(next) && !l.Vacuumed.After(now) {
+		return sooner(next), nil
+	}
+	if l, err = u.hold(ctx, w); err != nil {
+		return again, err
+	}
+	result, err := vacuumTable(ctx, snap.Table(), u.opts.Retention)
+	if err != nil {
+		return again, err
+	}
+	l.Vacuumed = now.UTC()
+	if err := l.write(ctx, w.st); err != nil {
+		return again, err
+	}
+	u.opts.Done(UpkeepDone{Table: w.name, Kind: Vacuum, Why: "the last one is a day ago", Version: -1,
+		FilesBefore: result.Deleted, BytesBefore: result.DeletedBytes, Took: time.Since(now)})
+	return sooner(now.Add(vacuumEvery)), nil
+}
+
+// vacuumTable vacuums by the retention, else by that of the table where it is long enough.
+func vacuumTable(ctx context.Context, d *delta.Table, retention time.Duration) (*delta.VacuumResult, error) {
+	result, err := d.Vacuum(ctx, &delta.VacuumOptions{Retention: retention})
+	if retention == 0 && errors.Is(err, delta.ErrRetention) {
+		result, err = d.Vacuum(ctx, &delta.VacuumOptions{Retention: shortestRetention})
+	}
+	return result, err
+}

@@ -1,0 +1,119 @@
+package lake_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/lake"
+)
+
+var clickSchema = arrow.NewSchema([]arrow.Field{
+	{Name: "hour", Type: arrow.BinaryTypes.String, Nullable: true},
+	{Name: "user", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+	{Name: "page", Type: arrow.BinaryTypes.String, Nullable: true},
+	{Name: "took", Type: arrow.PrimitiveTypes.Float64, Nullable: true},
+}, nil)
+
+// clicks is a batch of rows of the present hour.
+func clicks(r *rand.Rand, after, rows int64) *freshet.Batch {
+	b := array.NewRecordBuilder(memory.DefaultAllocator, clickSchema)
+	defer b.Release()
+	hour := time.Now().UTC().Format("2006-01-02-15")
+	batch := &freshet.Batch{Table: "t", Lane: keyedLane, After: after, Last: after + rows}
+	for i := range rows {
+		b.Field(0).(*array.StringBuilder).Append(hour)
+		b.Field(1).(*array.Int64Builder).Append(r.Int64N(100_000))
+		b.Field(2).(*array.StringBuilder).Append("/page/" + strconv.Itoa(r.IntN(1000)))
+		b.Field(3).(*array.Float64Builder).Append(r.Float64())
+		batch.Seqs = append(batch.Seqs, after+i+1)
+	}
+	batch.Rows = b.NewRecordBatch()
+	return batch
+}
+
+// day is a stream of commits over 24 hours of partitions by the hour.
+type day struct {
+	commits, rows int64
+	every         time.Duration
+	target        int64 // bytes of a file
+}
+
+// run appends the day, on a clock that costs nothing, and lets upkeep finish.
+func (d day) run(t *testing.T, w *world, upkeep *lake.UpkeepOptions) {
+	target := lake.NewTarget(w.open, app, &lake.TargetOptions{PartitionBy: []string{"hour"}, TargetFileBytes: d.target,
+		Upkeep: upkeep})
+	must(t, target.Open(t.Context()))
+	must(t, target.Ensure(t.Context(), "t", clickSchema))
+	_, err := target.Start(t.Context(), "t", freshet.Progress{keyedLane: -1})
+	must(t, err)
+	r := rand.New(rand.NewPCG(1, 2))
+	last := int64(-1)
+	for range d.commits {
+		b := clicks(r, last, d.rows)
+		last = b.Last
+		_, err := target.Write(t.Context(), b)
+		must(t, err)
+		commitAll(t, target)
+		time.Sleep(d.every)
+	}
+	time.Sleep(2 * time.Hour)
+	synctest.Wait()
+	must(t, target.Close(context.Background()))
+}
+
+// partitions are the number of files and their bytes, by partition.
+func (w *world) partitions(t *testing.T, table string) (files, bytes map[string]int64) {
+	files, bytes = map[string]int64{}, map[string]int64{}
+	for add, err := range w.snapshot(t, table).Files(t.Context(), nil) {
+		must(t, err)
+		name := path.Dir(add.Path)
+		files[name]++
+		bytes[name] += add.Size
+	}
+	return files, bytes
+}
+
+func number(name string, standard int64) int64 {
+	if n, err := strconv.ParseInt(os.Getenv(name), 10, 64); err == nil {
+		return n
+	}
+	return standard
+}
+
+// FRESHET_UPKEEP_COMMITS=86400 is the whole day at one commit a second.
+func TestUpkeep_DayOfCommits_ClosedPartitionsHaveAsManyFilesAsTheirSizeAsksFor(t *testing.T) {
+	commits := number("FRESHET_UPKEEP_COMMITS", 480)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour))) // a day begins
+		w := newWorld()
+		d := day{commits: commits, rows: number("FRESHET_UPKEEP_ROWS", 60), every: 24 * time.Hour / time.Duration(commits),
+			target: number("FRESHET_UPKEEP_TARGET", 8<<10)}
+		var works int
+		d.run(t, w, &lake.UpkeepOptions{Done: func(lake.UpkeepDone) { works++ }})
+		files, bytes := w.partitions(t, "t")
+		if len(files) != 24 {
+			t.Fatalf("got %d partitions, want 24", len(files))
+		}
+		for name, n := range files {
+			if most := bytes[name]/d.target + 1; n > most {
+				t.Errorf("%s: got %d files of %d bytes, want at most %d", name, n, bytes[name], most)
+			}
+		}
+		var total int64
+		for _, b := range bytes {
+			total += b
+		}
+		t.Logf("%d commits, %d pieces of upkeep, %d bytes in %d partitions", commits, works, total, len(files))
+	})
+}
