@@ -57,7 +57,7 @@ func (c *collapser) collapse(skip func(row int32) bool) []keyChange {
 		}
 		return cmp.Or(bytes.Compare(c.sequenceOf(a.row), c.sequenceOf(b.row)), cmp.Compare(a.row, b.row))
 	})
-	var out []keyChange
+	out := make([]keyChange, 0, len(order))
 	for len(order) > 0 {
 		n := 1
 		for n < len(order) && order[n].key == order[0].key {

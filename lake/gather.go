@@ -75,8 +75,8 @@ func (g *gathered) release() {
 
 // columnNamed is the place of a column, its case ignored; -1 when there is none.
 func columnNamed(s *arrow.Schema, name string) int {
-	for i, f := range s.Fields() {
-		if strings.EqualFold(f.Name, name) {
+	for i := range s.NumFields() {
+		if strings.EqualFold(s.Field(i).Name, name) {
 			return i
 		}
 	}

@@ -259,8 +259,9 @@ func (u *upsert) order(row int32) order {
 // decide reads the stored rows that are needed and settles what depends on them.
 func (u *upsert) decide(ctx context.Context) error {
 	var wanted []int
+	keeps := u.keepsColumns()
 	for i := range u.keys {
-		if u.needsStored(i) {
+		if u.needsStored(i, keeps) {
 			wanted = append(wanted, i)
 		}
 	}
@@ -312,15 +313,15 @@ func (u *upsert) partial(i int) bool {
 	return true
 }
 
-// needsStored reports whether the row that is stored under the key must be read.
-func (u *upsert) needsStored(i int) bool {
+// needsStored reports whether the row that is stored under the key must be read; keeps is keepsColumns.
+func (u *upsert) needsStored(i int, keeps bool) bool {
 	switch u.acts[i] {
 	case actTie:
 		return true
 	case actDelete:
 		return u.feed
 	case actUpdate:
-		return u.feed || u.keys[i].delete || u.partial(i) || u.keepsColumns()
+		return u.feed || u.keys[i].delete || keeps || u.partial(i)
 	}
 	return false
 }

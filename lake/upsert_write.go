@@ -139,8 +139,10 @@ func (w *upsertWriter) put(ctx context.Context, keys []int, whole arrow.RecordBa
 			inserted = append(inserted, int32(n))
 			continue
 		}
-		w.edit.Replace(w.numbers[w.at[i].File], []int64{w.at[i].Row})
 		updated, of = append(updated, int32(n)), append(of, i)
+	}
+	for file, rows := range w.places(of) {
+		w.edit.Replace(file, rows)
 	}
 	if !w.feed {
 		return nil
@@ -156,14 +158,26 @@ func (w *upsertWriter) put(ctx context.Context, keys []int, whole arrow.RecordBa
 
 // deleteKeys takes the rows of these keys out.
 func (w *upsertWriter) deleteKeys(ctx context.Context, keys []int) error {
+	for file, rows := range w.places(keys) {
+		w.edit.Delete(file, rows)
+	}
 	for _, i := range keys {
-		w.edit.Delete(w.numbers[w.at[i].File], []int64{w.at[i].Row})
 		w.gone = append(w.gone, w.keys[i].key)
 	}
 	if !w.feed || len(keys) == 0 {
 		return nil
 	}
 	return w.tell(ctx, delta.ChangeDelete, w.storedBatch(), w.storedOf(keys))
+}
+
+// places are the rows in which these keys lie, by the number of their file.
+func (w *upsertWriter) places(keys []int) map[int][]int64 {
+	rows := map[int][]int64{}
+	for _, i := range keys {
+		file := w.numbers[w.at[i].File]
+		rows[file] = append(rows[file], w.at[i].Row)
+	}
+	return rows
 }
 
 func (w *upsertWriter) storedBatch() arrow.RecordBatch {
@@ -215,9 +229,10 @@ func (u *upsert) assemble(keys []int) (arrow.RecordBatch, error) {
 			c.Release()
 		}
 	}()
+	whole := u.wholeRows(keys)
 	for i := range u.schema.Fields {
 		f := &u.schema.Fields[i]
-		column, err := u.assembleColumn(f, keys)
+		column, err := u.assembleColumn(f, keys, whole)
 		if err != nil {
 			return nil, err
 		}
@@ -229,8 +244,21 @@ func (u *upsert) assemble(keys []int) (arrow.RecordBatch, error) {
 	return array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, int64(len(keys))), nil
 }
 
-// assembleColumn is one column of assemble; nil for one that the writer fills in.
-func (u *upsert) assembleColumn(f *delta.Field, keys []int) (arrow.Array, error) {
+// wholeRows are the rows that the keys changed last, as spans; nil when one of them does not say all that the source has.
+func (u *upsert) wholeRows(keys []int) []expr.Span {
+	rows := make([]int32, len(keys))
+	for n, i := range keys {
+		k := &u.keys[i]
+		if k.delete || u.rows.unsent.Any(int(k.last)) {
+			return nil
+		}
+		rows[n] = k.last
+	}
+	return spansOf(rows)
+}
+
+// assembleColumn is one column of assemble; nil for one that the writer fills in. whole is wholeRows.
+func (u *upsert) assembleColumn(f *delta.Field, keys []int, whole []expr.Span) (arrow.Array, error) {
 	at := columnNamed(u.rows.schema, f.Name)
 	if ours, is := fillNamed(u.t.a.fills, f.Name); is {
 		return u.fill(ours, keys), nil
@@ -238,6 +266,8 @@ func (u *upsert) assembleColumn(f *delta.Field, keys []int) (arrow.Array, error)
 	switch {
 	case at < 0 && (u.stored == nil || f.Generated()):
 		return nil, nil
+	case at >= 0 && whole != nil:
+		return expr.Take(u.rows.columns[at], whole), nil
 	}
 	type cell struct{ from, row int32 } // from: 0 the changes, 1 what is stored, 2 nothing
 	sources := make([]arrow.Array, 3)
@@ -273,13 +303,8 @@ func (u *upsert) assembleColumn(f *delta.Field, keys []int) (arrow.Array, error)
 		}
 	}
 	rows := make([]int32, len(cells))
-	plain := true
 	for i, c := range cells {
-		plain = plain && c.from == 0
 		rows[i] = base[c.from] + c.row
-	}
-	if plain {
-		return expr.Take(sources[0], spansOf(rows)), nil
 	}
 	all, err := array.Concatenate(parts, memory.DefaultAllocator)
 	if err != nil {
