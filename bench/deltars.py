@@ -1,7 +1,7 @@
 """delta-rs (the Python package deltalake), one operation a process. Each command prints its steps (measure.step).
 
 deltars.py make TABLE ROWS FILES [PROPERTY=VALUE...]   rows of data.py, order_id ascending
-deltars.py allow TABLE                                 deletion vectors
+deltars.py allow TABLE [PROPERTY=VALUE...]             deletion vectors, and properties
 deltars.py append TABLE SOURCE.arrow                   batches already in memory -> one append
 deltars.py merge TABLE SOURCE.arrow                    upsert by order_id
 deltars.py update TABLE                                adds 1 to the amount of every second row
@@ -27,10 +27,10 @@ def make(table, rows, files, *properties):
         write_deltalake(table, data.batch(i * a_file, a_file), mode="append", configuration=None if i else conf)
 
 
-def allow(table):
+def allow(table, *properties):
     alter = DeltaTable(table).alter
     alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
-    alter.set_table_properties({"delta.enableDeletionVectors": "true"})
+    alter.set_table_properties({"delta.enableDeletionVectors": "true"} | dict(p.split("=", 1) for p in properties))
 
 
 def source(path):

@@ -4,6 +4,7 @@
 tables.py snapshot    open, list all files, plan for one key: 100 k, 300 k and 1 M files in a checkpoint, 300 k in commits
 tables.py commits     1,000 appends of 10 rows: the first hundred, the last hundred, CPU
 tables.py scan        10 M rows, all columns and one of ten, one core
+tables.py upserts     100 k random keys into 1 M, 10 M, 100 M rows (--millions): a pipeline's commit by key, beside MERGE
 tables.py merge       1 % random keys into 10 M rows (90 % there): CPU, bytes written
 tables.py optimize    10 M rows in 400 files
 tables.py append      5 M rows that lie in memory as Arrow
@@ -22,7 +23,7 @@ import sys
 from functools import partial
 
 import measure
-from measure import HERE, ROOT, added, newest, steps
+from measure import HERE, ROOT, added, newest, run, steps, steps_in
 
 measure.enter()
 
@@ -55,6 +56,27 @@ class Tables(measure.Bench):
         path = self.fresh(name)
         shutil.copytree(table, path, copy_function=lambda a, b: shutil.copy(a, b) if "_delta_log" in a else os.link(a, b))
         return path
+
+    def with_vectors(self, table, name, *properties):
+        """A twin that may have deletion vectors, and these properties."""
+        path = self.twin(table, name)
+        DELTA_RS("allow", path, *properties)
+        return path
+
+    def merged(self, table, source, run, wanted):
+        """Runs a MERGE on a copy that must have so many rows after it; what was written besides the log."""
+        copy = self.twin(table)
+        before = newest(copy)
+        figures = run("merge", copy, source)["merge"]
+        self.count(copy, wanted)
+        new = added(copy, range(before + 1, newest(copy) + 1))
+        vector_bytes = sum(f.stat().st_size for f in copy.rglob("deletion_vector*.bin"))
+        return figures | dict(files=new[0], written_mb=(new[1] + vector_bytes) / 1e6)
+
+    def count(self, table, wanted):
+        found = OURS("scan", table, "order_id")["scan"]["rows"]
+        if found != wanted:
+            sys.exit(f"{table}: {found} rows, wanted {wanted}")
 
     def race(self, what, **runners):
         """Runs each runner that is wanted, ours always, and reports its figures."""
@@ -95,7 +117,7 @@ def commits(bench):
 
 
 def scan(bench):
-    table, rows = bench.table("ten", 10, 40), bench.rows(10)
+    table, rows = bench.table("rows10", 10, 40), bench.rows(10)
     for name, columns in (("all columns", []), ("one of ten columns", ["amount"])):
         bench.race(f"scan {name}", ours=lambda: per_cpu(steps(ROOT / "bin/bench-ours", "scan", table, *columns,
                                                               env={"GOMAXPROCS": "1"})["scan"], rows),
@@ -107,31 +129,56 @@ def duckdb(found, rows):
     return per_cpu(found["scan"], rows) | dict(max_cpu_s=found["max"]["cpu_s"])
 
 
+def merges(bench, table, vectors, source, wanted):
+    """MERGE of a source by the peers."""
+    parquet = str(source).replace(".arrow", ".parquet")
+    return {"delta_rs+rewrite": lambda: bench.merged(table, source, DELTA_RS, wanted),
+            "spark+rewrite": lambda: bench.merged(table, parquet, SPARK, wanted),
+            "spark+vectors": lambda: bench.merged(vectors, parquet, SPARK, wanted)}
+
+
 def merge(bench):
     n = bench.rows(10)
     source = bench.made("merge.arrow", ["data.py", "merge", n, n // 100, ...])
-    plain = bench.table("ten", 10, 40)
-    vectors = bench.twin(plain, "ten-with-vectors")
-    DELTA_RS("allow", vectors)
+    plain = bench.table("rows10", 10, 40)
+    vectors = bench.with_vectors(plain, "rows10-with-vectors")
+    wanted = n + n // 1000
+    bench.race("merge of 1 %", ours=lambda: bench.merged(vectors, source, OURS, wanted),
+               **merges(bench, plain, vectors, source, wanted))
 
-    def changed(table, run):
-        """Runs on a copy; what was written besides the log."""
-        copy = bench.twin(table)
-        before = newest(copy)
-        figures = run(copy)["merge"]
-        found = OURS("scan", copy, "order_id")["scan"]["rows"]
-        if found != n + n // 1000:
-            sys.exit(f"{copy}: {found} rows after the merge, wanted {n + n // 1000}")
-        new = added(copy, range(before + 1, newest(copy) + 1))
-        vector_bytes = sum(f.stat().st_size for f in copy.rglob("deletion_vector*.bin"))
-        return figures | dict(files=new[0], written_mb=(new[1] + vector_bytes) / 1e6)
 
-    parquet = str(source).replace(".arrow", ".parquet")
-    bench.race("merge of 1 %", **{
-        "ours": lambda: changed(vectors, lambda t: OURS("merge", t, source)),
-        "delta_rs+rewrite": lambda: changed(plain, lambda t: DELTA_RS("merge", t, source)),
-        "spark+rewrite": lambda: changed(plain, lambda t: SPARK("merge", t, parquet)),
-        "spark+vectors": lambda: changed(vectors, lambda t: SPARK("merge", t, parquet))})
+PEERS_UP_TO = 10  # millions of rows: what they take grows with the table
+
+
+def upserts(bench):
+    k = bench.rows(0.1)
+    for millions in bench.args.millions:
+        n = bench.rows(millions)
+        source = bench.made(f"upsert{millions}.arrow", ["data.py", "merge", n, k, ...])
+        plain = bench.table(f"rows{millions}", millions, 4 * millions)
+        vectors = bench.with_vectors(plain, f"rows{millions}-with-vectors")
+        runners = {"ours": partial(upserted, bench, vectors, source, "mirror", n, k)}
+        if millions <= PEERS_UP_TO:
+            runners |= {f"ours+{mode}": partial(upserted, bench, vectors, source, mode, n, k) for mode in ("sequence", "mask", "soft")}
+            fed = bench.with_vectors(plain, f"rows{millions}-with-feed", "delta.enableChangeDataFeed=true")
+            runners["ours+feed"] = partial(upserted, bench, fed, source, "mirror", n, k)
+            runners |= merges(bench, plain, vectors, source, n + k // 10)
+        bench.race(f"upsert into {millions} M", **runners)
+
+
+def upserted(bench, table, source, mode, n, k):
+    """A pipeline that makes its index, commits the source and goes on; then one that finds the index there."""
+    copy, index = bench.twin(table), bench.fresh("index")
+    whole = run(["env", "GOMAXPROCS=2", ROOT / "bin/bench-ours", "upsert", copy, source, index, mode, n])
+    found = steps_in(whole["printed"])
+    if mode != "soft":
+        bench.count(copy, n + k // 10)
+    found["again"] = OURS("upsert", copy, source, index, mode, n)["start"]
+    for figures in found.values():
+        commits = figures.pop("commits")
+        figures |= {key: value / commits for key, value in figures.items() if key != "rss_mib"}
+    size = sum(f.stat().st_size for f in index.rglob("*.run"))
+    return flat(found) | dict(process_cpu_s=whole["cpu"], process_rss_mib=whole["rss"], index_bytes_a_key=size / n)
 
 
 def optimize(bench):
@@ -185,7 +232,7 @@ def spark_feed(table, rows):
     return per_cpu(found["changes"], rows)
 
 
-PARTS = dict(snapshot=snapshot, commits=commits, scan=scan, merge=merge, optimize=optimize, append=append, feed=feed)
+PARTS = dict(snapshot=snapshot, commits=commits, scan=scan, merge=merge, upserts=upserts, optimize=optimize, append=append, feed=feed)
 
 
 def main():
@@ -194,6 +241,7 @@ def main():
     p.add_argument("--dir", default="/tmp/freshet-bench/tables")
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--peers", default="delta-rs,spark,duckdb", type=lambda text: text.split(","))
+    p.add_argument("--millions", default="1,10,100", type=lambda text: [int(n) for n in text.split(",")])
     p.add_argument("--scale", type=float, default=1)
     Tables(p.parse_args()).main(PARTS)
 

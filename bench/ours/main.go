@@ -9,6 +9,7 @@
 //	ours optimize TABLE
 //	ours merge TABLE SOURCE.arrow         upsert by order_id
 //	ours update TABLE                     adds 1 to the amount of every second row
+//	ours upsert TABLE SOURCE.arrow INDEX MODE KEYS   commits of a pipeline: see upsert
 package main
 
 import (
@@ -35,12 +36,12 @@ const targetFileBytes = 128 << 20
 
 var commands = map[string]func(context.Context, *store.Disk, []string) error{
 	"append": appendRows, "small": small, "open": open, "scan": scan, "changes": changes,
-	"optimize": optimize, "merge": merge, "update": update,
+	"optimize": optimize, "merge": merge, "update": update, "upsert": upsert,
 }
 
 func main() {
 	if len(os.Args) < 3 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: ours append|small|open|scan|changes|optimize|merge|update TABLE …")
+		fmt.Fprintln(os.Stderr, "usage: ours append|small|open|scan|changes|optimize|merge|update|upsert TABLE …")
 		os.Exit(2)
 	}
 	disk, err := store.NewDisk(os.Args[2])
