@@ -93,14 +93,14 @@ func (l lanes) admit(b *Batch) (bool, error) {
 			b.Table, b.Lane.Position(s.pos), b.Lane.Position(b.After))
 	}
 	if b.After < s.pos {
-		b.cut(s.pos)
+		b.Cut(s.pos)
 	}
 	s.pos, s.fresh, s.dirty = b.Last, false, true
 	return true, nil
 }
 
-// cut drops everything up to and with seq.
-func (b *Batch) cut(seq int64) {
+// Cut drops everything up to and with seq, which is in (After, Last). The batch then begins behind it.
+func (b *Batch) Cut(seq int64) {
 	b.After = seq
 	b.Rejects = slices.DeleteFunc(b.Rejects, func(r Reject) bool { return r.Seq <= seq })
 	if b.Rows == nil {

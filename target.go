@@ -57,7 +57,8 @@ type Commit interface {
 	// Table is the table it belongs to.
 	Table() string
 	// Run commits: rejects first, into quarantine, then rows and progress in one commit. Outages are retried inside
-	// for as long as ctx lasts. Errors: ErrStale, and then nothing was committed.
+	// for as long as ctx lasts. Errors: ErrStale, and then nothing was committed; of a target that has several
+	// tables for one, what was committed of them is skipped when it is read again.
 	Run(ctx context.Context) (Committed, error)
 	// Abort drops it; only before Run, or after Run returned ErrStale.
 	Abort()
@@ -73,4 +74,8 @@ type Committed struct {
 	Bytes    int64 // stored bytes of new data files
 	Files    int
 	Retries  int // how often another writer's commit came first
+
+	// Beside are other tables that were committed with it, as its change log. When the table itself held all of it already,
+	// and was not committed, its Version is -1.
+	Beside []Committed
 }

@@ -35,12 +35,16 @@ type cause struct {
 // causes are the changes of a batch.
 type causes struct {
 	*freshet.Batch
+	names []string                                     // of the columns that the source has
 	nth   []int64                                      // of each row: its place among those of its record
 	place func(row int) (lane freshet.Lane, seq int64) // of each row
 }
 
 func newCauses(b *freshet.Batch) *causes {
 	c := &causes{Batch: b, nth: make([]int64, len(b.Seqs))}
+	for _, f := range b.Rows.Schema().Fields() {
+		c.names = append(c.names, f.Name)
+	}
 	c.place = func(row int) (freshet.Lane, int64) { return b.Lane, b.Seqs[row] }
 	for i := 1; i < len(c.nth); i++ {
 		if b.Seqs[i] == b.Seqs[i-1] {
@@ -84,6 +88,11 @@ func (o *TargetOptions) fills() []fill {
 	var all []fill
 	if o.Mode.keyed() && o.Key.Deletes == SoftDeletes {
 		all = append(all, fill{DeletedAtColumn, arrow.FixedWidthTypes.Timestamp_us, fillDeletedAt})
+	}
+	for _, name := range o.ChangeColumns {
+		if f, ok := changeFill(name); ok {
+			all = append(all, f)
+		}
 	}
 	return all
 }

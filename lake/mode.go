@@ -61,6 +61,7 @@ func (o *TargetOptions) validate() error {
 	default:
 		fault("mode: found %q, wanted append, upsert or mirror", o.Mode)
 	}
+	o.checkChangeColumns(fault)
 	k := o.Key
 	if !o.Mode.keyed() {
 		if len(k.Columns)+len(k.SequenceBy) > 0 || k.Deletes != HardDeletes {

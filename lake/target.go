@@ -41,6 +41,9 @@ type TargetOptions struct {
 	Mode Mode
 	// Key says how rows are told apart in the other modes.
 	Key KeyOptions
+	// ChangeColumns are the change columns that rows get, some of ChangeColumns; in mode Append also ChangeTypeColumn.
+	// Default: none.
+	ChangeColumns []string
 	// ManyOrigins says that one table takes lanes of several origins, and so how its progress is named: then the
 	// origin is part of the name. The form is the table's; a table that has the other one is brought to this
 	// one.
@@ -226,6 +229,9 @@ func (t *table) look(ctx context.Context) (*delta.Snapshot, error) {
 	}
 	if v := snap.Property(txnRetention); v != "" {
 		return nil, txnRetentionError(t.name, v)
+	}
+	if err := t.checkFeed(snap); err != nil {
+		return nil, err
 	}
 	if want := t.a.opts.PartitionBy; len(want) > 0 && !sameSet(want, snap.PartitionColumns()) {
 		return nil, partitionError(t.name, snap.PartitionColumns(), want)

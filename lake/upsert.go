@@ -77,7 +77,7 @@ const (
 func newUpsert(ctx context.Context, t *table, snap *delta.Snapshot, meta *delta.Metadata, rows *changeRows,
 	index *rowIndex) (*upsert, error) {
 	u := &upsert{t: t, snap: snap, index: index, rows: rows, causes: make([]*causes, len(rows.batches)),
-		feed: strings.EqualFold(snap.Property("delta.enableChangeDataFeed"), "true")}
+		feed: strings.EqualFold(snap.Property(changeFeed), "true")}
 	schema, err := meta.Schema()
 	if err != nil {
 		return nil, err

@@ -1,0 +1,76 @@
+package lake_test
+
+import (
+	"fmt"
+	"testing"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/freshettest"
+	"github.com/freshet-io/freshet/lake"
+)
+
+func logOf(table string) string { return table + "_log" }
+
+// logged is a target with a change log beside each table.
+func logged(open lake.Opener, opts *lake.TargetOptions) *lake.Group {
+	return lake.NewGroup(lake.NewTarget(open, app, opts),
+		lake.Beside{Target: lake.NewTarget(open, app, lake.ChangeLogOptions(opts)), Name: logOf})
+}
+
+// Both the table and its change log keep every promise of a target.
+func TestGroup_TargetSuite_Holds(t *testing.T) {
+	for name, of := range map[string]func(string) string{"table": func(s string) string { return s }, "log": logOf} {
+		t.Run(name, func(t *testing.T) {
+			freshettest.RunTarget(t, func(*testing.T) freshettest.TargetHarness {
+				w := newWorld()
+				return freshettest.TargetHarness{
+					New: func(*testing.T) freshet.Target { return logged(w.open, nil) },
+					Rows: func(t *testing.T, table string) []freshettest.Row {
+						t.Helper()
+						return w.rows(t, of(table))
+					},
+					Rejects: w.rejects,
+				}
+			})
+		})
+	}
+}
+
+func TestGroup_CrashAtEveryStoreCall_EachOnceInBoth(t *testing.T) {
+	const seed = 12
+	t.Logf("seed %d", seed)
+	for at := 1; ; at++ {
+		for _, after := range []bool{false, true} {
+			w, o := newWorld(), mixed(seed, 2, 9)
+			m := &mortal{w: w, at: at, after: after}
+			err := pipe(o, seed, logged(m.open, nil), 3).Run(t.Context())
+			if !m.dead {
+				must(t, err)
+				t.Logf("%d calls", at-1)
+				return
+			}
+			must(t, pipe(o, seed+1, logged(w.open, nil), 5).Run(t.Context()))
+			when := fmt.Sprintf("crash at call %d, after it: %v", at, after)
+			w.checkAll(t, when, o)
+			rows, _ := o.Want()
+			freshettest.CheckOnce(t, when+": the log's rows", w.rows(t, logOf("t")), rows)
+		}
+	}
+}
+
+// A change log that is added to a table later begins where the table is.
+func TestGroup_LogAddedLater_BeginsWhereTheTableIs(t *testing.T) {
+	w, o := newWorld(), mixed(3, 1, 8)
+	must(t, pipe(o, 1, w.target(nil), 5).Run(t.Context()))
+	before, _ := o.Want()
+	for range 7 {
+		o.Append(freshettest.Lane(0), 0, freshettest.GoodRecord)
+	}
+	must(t, pipe(o, 2, logged(w.open, nil), 5).Run(t.Context()))
+	w.checkAll(t, "a log added", o)
+	rows, _ := o.Want()
+	for lane := range rows {
+		rows[lane] = rows[lane][len(before[lane]):]
+	}
+	freshettest.CheckOnce(t, "the log's rows", w.rows(t, logOf("t")), rows)
+}
