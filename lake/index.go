@@ -26,7 +26,8 @@ type rowIndex struct {
 	columns  []string // key, then sequence
 	keys     int      // how many of columns are the key
 	sequence *sequencer
-	x        *keyindex.Index // nil: to be opened
+	x        *keyindex.Index  // nil: to be opened
+	progress func(rows int64) // told of rows whose keys were added; may be nil
 	files    fileCache
 }
 
@@ -65,6 +66,12 @@ func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
 
 // indexDir is the folder of a table's index. Two apps that write one table on one machine have one each.
 func (a *Target) indexDir(table string) (string, error) {
+	all, err := a.indexesOf(table)
+	return filepath.Join(all, safeName(a.app)), err
+}
+
+// indexesOf is the folder of all indexes of a table.
+func (a *Target) indexesOf(table string) (string, error) {
 	root := a.opts.Key.IndexDir
 	if root == "" {
 		cache, err := os.UserCacheDir()
@@ -74,7 +81,7 @@ func (a *Target) indexDir(table string) (string, error) {
 		}
 		root = filepath.Join(cache, "freshet", "index")
 	}
-	return filepath.Join(root, safeName(table), safeName(a.app)), nil
+	return filepath.Join(root, safeName(table)), nil
 }
 
 // safeName is a name that is one folder on every system.
@@ -108,13 +115,8 @@ func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 		if errors.Is(err, keyindex.ErrRebuild) {
 			x, err = keyindex.Create(r.dir, r.identity)
 		}
-		if errors.Is(err, keyindex.ErrLocked) {
-			return &freshet.Error{Code: freshet.CodeConflict, Class: freshet.ClassEnvironment, Place: r.t.name, Err: err,
-				Msg: "another process has the key index " + r.dir + " open: a second copy of the same pipeline on this machine",
-				Fix: "stop the other copy, or name another folder for this one: index_dir"}
-		}
 		if err != nil {
-			return err
+			return r.held(err)
 		}
 		r.x = x
 	}
@@ -128,6 +130,17 @@ func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 	return r.rebuild(ctx, snap)
 }
 
+// held says of an index that another process has it.
+func (r *rowIndex) held(err error) error {
+	if !errors.Is(err, keyindex.ErrLocked) {
+		return err
+	}
+	return &freshet.Error{Code: freshet.CodeConflict, Class: freshet.ClassEnvironment, Place: r.t.name, Err: err,
+		Msg: "another process has the key index " + r.dir + " open: a pipeline that runs, or a second copy of it, on this " +
+			"machine",
+		Fix: "stop it, or name another folder for this one: index_dir"}
+}
+
 // rebuild makes the index anew from the key columns of all rows.
 func (r *rowIndex) rebuild(ctx context.Context, snap *delta.Snapshot) error {
 	if err := r.close(); err != nil {
@@ -135,7 +148,7 @@ func (r *rowIndex) rebuild(ctx context.Context, snap *delta.Snapshot) error {
 	}
 	x, err := keyindex.Create(r.dir, r.identity)
 	if err != nil {
-		return err
+		return r.held(err)
 	}
 	r.x = x
 	r.files.clear()
@@ -259,6 +272,9 @@ func (r *rowIndex) addFiles(ctx context.Context, snap *delta.Snapshot, c *keyind
 		rows.Batch.Release()
 		if err != nil {
 			return err
+		}
+		if r.progress != nil {
+			r.progress(int64(len(rows.Rows)))
 		}
 	}
 	return nil

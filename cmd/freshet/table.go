@@ -22,7 +22,7 @@ func (c *cli) tableCommand() *cobra.Command {
 namespace.table below the lake of the project.`,
 		c.tableDescribe(), c.tableSchema(), c.tableHistory(), c.tableFiles(), c.tableRead(), c.tableChanges(),
 		c.tableStats(), c.tableDiff(), c.tableProperty(), c.tableConstraint(), c.tableColumn(), c.tableFeature(),
-		c.tableCluster(), c.tableCreate(), c.tableDelete(), c.tableUpdate(), c.tableMerge())
+		c.tableCluster(), c.tableCreate(), c.tableDelete(), c.tableUpdate(), c.tableMerge(), c.tableIndex())
 	cmd.AddCommand(c.careCommands()...)
 	cmd.Aliases = []string{"tables"}
 	return cmd

@@ -46,6 +46,44 @@ func (x *Index) Describe() (Info, error) {
 	return info, nil
 }
 
+// Inspect tells what the index of a folder is made of by its manifest alone, whether or not a process has it open. What
+// filters it has, and the memory that they take, the manifest does not say. Errors: ErrNone, ErrCorrupt.
+func Inspect(dir string) (Info, error) {
+	m, err := readManifest(dir)
+	if err != nil {
+		return Info{}, fmt.Errorf("inspect key index: %w", err)
+	}
+	info := Info{Identity: m.identity, Version: m.version, Files: len(m.files)}
+	for _, r := range m.runs {
+		info.Runs = append(info.Runs, Run{Name: runName(r.id), Entries: r.entries, SizeBytes: r.size})
+		info.Entries += r.entries
+		info.SizeBytes += r.size
+	}
+	return info, nil
+}
+
+// Entries visits every key that has a position, in the order of fingerprints, until visit fails. The sequence is valid
+// during the visit. Errors: ErrCorrupt, ErrDone; of the context; of visit.
+func (x *Index) Entries(ctx context.Context, visit func(key Fingerprint, at Position, seq []byte) error) error {
+	s, err := x.acquire()
+	if err != nil {
+		return err
+	}
+	defer x.release(s)
+	return guarded(func() error {
+		u, err := newUnion(s.runs)
+		if err != nil {
+			return err
+		}
+		return u.each(ctx, func(key Fingerprint, at Position, seq []byte) error {
+			if !s.live.has(at.File) {
+				return nil
+			}
+			return visit(key, at, seq)
+		})
+	})
+}
+
 // Checked is what Check has counted.
 type Checked struct {
 	Keys       uint64 // that have a position
