@@ -120,9 +120,9 @@ func (c *cutter) landed(done Committed, s span) {
 	}
 }
 
-// cut records a cut if the group has brought anything and all tables are level.
+// cut records a cut if there may be one to record, and all tables are level.
 func (c *cutter) cut(ctx context.Context, g group) (recorded bool, err error) {
-	if c.to == nil || len(c.debts) > 0 || len(g.commits) == 0 && g.opens == 0 {
+	if c.to == nil || len(c.debts) > 0 || len(g.commits) == 0 && g.opens == 0 && !g.look {
 		return false, nil
 	}
 	recorded, err = c.to.Cut(ctx, Moment{Newest: c.newest, Opens: g.opens, Lanes: g.lanes})

@@ -28,6 +28,7 @@ type writer struct {
 	timer    *time.Timer       // fires at due
 	flying   int               // groups handed over and not done
 	cut      bool              // the cut of the last group that is done is recorded
+	uncut    bool              // a process before may have left commits without their cut
 	first    bool              // nothing has been sealed in this run
 	sealedAt time.Time         // when it was sealed last
 	rewound  int               // rewinds asked for
@@ -189,6 +190,8 @@ func (w *writer) sealIfDue(ctx context.Context) error {
 // flush seals what is pending and hands it over in the group, whose passed, if any, is closed once that and all before it
 // is done with.
 func (w *writer) flush(ctx context.Context, g group) error {
+	w.due = time.Time{}
+	w.timer.Stop()
 	if len(w.pending) > 0 {
 		commits, err := w.target.Seal(ctx)
 		g.commits, g.spans, g.gens = commits, w.pending, map[string]int{}
@@ -196,9 +199,8 @@ func (w *writer) flush(ctx context.Context, g group) error {
 			g.gens[c.Table()] = w.gens[c.Table()]
 		}
 		tables := w.pending
-		w.pending, w.due, w.first = map[string]span{}, time.Time{}, false
+		w.pending, w.first = map[string]span{}, false
 		w.sealedAt = time.Now()
-		w.timer.Stop()
 		g.reach = w.lanes.clean()
 		if err != nil {
 			if err := w.unsealed(ctx, tables, g.gens, err); err != nil {
@@ -206,8 +208,11 @@ func (w *writer) flush(ctx context.Context, g group) error {
 			}
 		}
 	}
-	if len(g.commits) == 0 && g.passed == nil && g.opens == 0 {
+	if len(g.commits) == 0 && g.passed == nil && g.opens == 0 && !w.uncut {
 		return nil
+	}
+	if w.uncut {
+		g.look, w.uncut = true, false
 	}
 	return w.handOver(ctx, g)
 }
@@ -305,7 +310,7 @@ func (w *writer) stale(table string) {
 	w.gens[table]++
 	w.lanes.giveUpTable(table)
 	delete(w.pending, table)
-	if len(w.pending) == 0 {
+	if len(w.pending) == 0 && !w.uncut {
 		w.due = time.Time{}
 		w.timer.Stop()
 	}
@@ -329,12 +334,25 @@ func pauseAfter(strikes int) time.Duration {
 	return ceiling/2 + rand.N(ceiling/2)
 }
 
+// expectCut makes sure that a cut is looked for even if nothing comes: a process before may have ended between the commits
+// of a group and their cut.
+func (w *writer) expectCut() {
+	if _, cuts := w.target.(Cutter); !cuts {
+		return
+	}
+	if w.uncut = true; w.due.IsZero() {
+		w.due = time.Now().Add(w.opts.Every)
+		w.timer.Reset(w.opts.Every)
+	}
+}
+
 // answer does what Downstream asks for.
 func (w *writer) answer(ctx context.Context, a ask) error {
 	if a.own {
 		for lane, pos := range a.progress {
 			w.lanes.own(a.table, lane, pos)
 		}
+		w.expectCut()
 		close(a.done)
 		return nil
 	}

@@ -17,6 +17,8 @@ type CheckpointPolicy struct {
 	MinCommits     int64 // never sooner; default 10
 	MaxCommits     int64 // never later; default 1000
 	BytesPerCommit int64 // default 64 KiB
+	// Clean says how the log is cleaned after a checkpoint; an error leaves it as it is. Default: the options' defaults.
+	Clean func(ctx context.Context) (*CleanOptions, error)
 }
 
 // Due reports whether a checkpoint of the snapshot is due.
@@ -63,6 +65,12 @@ func (t *Table) MaybeCheckpoint(ctx context.Context, snap *Snapshot, p *Checkpoi
 	if !snap.state.meta.boolean(propCleanup, true) {
 		return true, nil
 	}
-	_, err = t.CleanLog(ctx, nil)
+	var opts *CleanOptions
+	if p != nil && p.Clean != nil {
+		if opts, err = p.Clean(ctx); err != nil {
+			return true, err
+		}
+	}
+	_, err = t.CleanLog(ctx, opts)
 	return true, err
 }

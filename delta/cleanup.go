@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,9 @@ type CleanOptions struct {
 	Now time.Time
 	// KeepFrom is the lowest version that must stay readable besides what the retention keeps; nil for none.
 	KeepFrom *int64
+	// KeepVersions must stay readable, too, but not what lies between them: the checkpoint and the commit of each are
+	// left. From one on that has no checkpoint, all stays.
+	KeepVersions []int64
 	// DryRun finds what can go and leaves it.
 	DryRun bool
 }
@@ -56,7 +60,7 @@ func (t *Table) CleanLog(ctx context.Context, opts *CleanOptions) (int, error) {
 		now = time.Now()
 	}
 	cutoff := now.Add(-retention).UTC().Truncate(24 * time.Hour)
-	keys, err := t.expired(ctx, cutoff, min(keepFrom(opts), snap.version))
+	keys, err := t.expired(ctx, cutoff, min(keepFrom(opts), snap.version), opts.KeepVersions)
 	if err != nil {
 		return 0, fmt.Errorf("clean the log: %w", err)
 	}
@@ -78,13 +82,20 @@ func keepFrom(opts *CleanOptions) int64 {
 
 // expired lists what lies before the newest usable checkpoint that is not newer than the cut-off and the
 // version limit. The listing stops at the first commit that stays, so that it costs what there is to delete.
-func (t *Table) expired(ctx context.Context, cutoff time.Time, limit int64) ([]string, error) {
+func (t *Table) expired(ctx context.Context, cutoff time.Time, limit int64, keep []int64) ([]string, error) {
 	old, err := t.oldPart(ctx, cutoff, limit)
+	if err != nil {
+		return nil, err
+	}
+	islands, limit, err := t.islands(ctx, old, keep, limit)
 	if err != nil {
 		return nil, err
 	}
 	for i := len(old.checkpoints) - 1; i >= 0; i-- {
 		c := old.checkpoints[i]
+		if c.version > limit {
+			continue
+		}
 		err := t.loadable(ctx, c)
 		if err != nil && !unusable(err) {
 			return nil, err
@@ -94,14 +105,37 @@ func (t *Table) expired(ctx context.Context, cutoff time.Time, limit int64) ([]s
 		}
 		var keys []string
 		for _, f := range old.files {
-			if f.version < c.version {
+			if f.version < c.version && !slices.Contains(islands, f.version) {
 				keys = append(keys, f.key)
 			}
 		}
-		sidecars, err := t.strandedSidecars(ctx, c.version, cutoff)
+		sidecars, err := t.strandedSidecars(ctx, min(c.version, slices.Min(append(islands, c.version))), cutoff)
 		return append(keys, sidecars...), err
 	}
 	return nil, nil
+}
+
+// islands are those of the versions to keep that stand on a checkpoint of their own, and the version from which on all must
+// stay, since one of them does not.
+func (t *Table) islands(ctx context.Context, old *oldPart, keep []int64, limit int64) ([]int64, int64, error) {
+	var islands []int64
+	for _, v := range keep {
+		i := slices.IndexFunc(old.checkpoints, func(c *checkpointFile) bool { return c.version == v })
+		if i < 0 {
+			limit = min(limit, v)
+			continue
+		}
+		err := t.loadable(ctx, old.checkpoints[i])
+		switch {
+		case err == nil:
+			islands = append(islands, v)
+		case unusable(err):
+			limit = min(limit, v)
+		default:
+			return nil, 0, err
+		}
+	}
+	return islands, limit, nil
 }
 
 // oldPart is the part of the log that is older than the retention.

@@ -21,6 +21,8 @@ type VacuumOptions struct {
 	// Retention is for how long files stay after the table has let go of them, and how old a file that no version
 	// names must be. Default: delta.deletedFileRetentionDuration, 7 days. Negative: no time at all.
 	Retention time.Duration
+	// AtLeast is a lower bound of the retention, wherever that comes from. Default: none.
+	AtLeast time.Duration
 	// Force allows a Retention under 168 hours.
 	Force bool
 	// Lite looks for files to delete in the log only, not in a listing of the table's folder: it is quicker on large
@@ -153,6 +155,7 @@ func (v *vacuum) prepare(ctx context.Context) (err error) {
 	if v.opts.Retention == 0 {
 		v.result.Retention = standard
 	}
+	v.result.Retention = max(v.result.Retention, v.opts.AtLeast)
 	if v.result.Retention < shortestVacuum && !v.opts.Force {
 		return fmt.Errorf("%w: found %v, wanted %v or more: whoever reads or writes the table for longer than that "+
 			"loses files; force it if nobody does", ErrRetention, v.result.Retention, shortestVacuum)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -52,14 +53,33 @@ func (v *vacuum) mark(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("version %d is to be kept: %w", version, err)
 		}
-		for a, err := range snap.Files(ctx, nil) {
+		for key, err := range snap.Keys(ctx) {
 			if err != nil {
 				return fmt.Errorf("version %d is to be kept: %w", version, err)
 			}
-			v.keep(snap, a.Path, a.DeletionVector)
+			v.used.add(key)
 		}
 	}
 	return nil
+}
+
+// Keys yields the keys of all that is needed to read the snapshot's rows, as far as it lies below the table's folder: data
+// files, and the files of deletion vectors, these once for each data file that has one. In no order. Errors: as Files.
+func (s *Snapshot) Keys(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for a, err := range s.Files(ctx, nil) {
+			if err != nil {
+				yield("", err)
+				return
+			}
+			if key, ok := s.table.within(a.Path); ok && !yield(key, nil) {
+				return
+			}
+			if key, ok := s.ownVectorKey(a.DeletionVector); ok && !yield(key, nil) {
+				return
+			}
+		}
+	}
 }
 
 // markCommits finds removals that checkpoints have dropped already, because the vacuum's retention is longer than the

@@ -285,10 +285,14 @@ func (c *commit) Abort() {
 
 // patient repeats try through outages of the store, as long as ctx lasts, with pauses that grow.
 func (t *table) patient(ctx context.Context, what string, try func() error) error {
+	return t.a.patient(ctx, what, try)
+}
+
+func (a *Target) patient(ctx context.Context, what string, try func() error) error {
 	failed := false
 	defer func() {
 		if failed {
-			t.a.opts.Recovered(what)
+			a.opts.Recovered(what)
 		}
 	}()
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
@@ -297,7 +301,7 @@ func (t *table) patient(ctx context.Context, what string, try func() error) erro
 			return err
 		}
 		failed = true
-		t.a.opts.Retry(what, err)
+		a.opts.Retry(what, err)
 		timer := time.NewTimer(pause/2 + rand.N(pause/2))
 		select {
 		case <-timer.C:

@@ -143,27 +143,35 @@ func failAtRandom(t *testing.T, seed uint64) (retries int) {
 func TestAppend_CopiesDieAtRandom_EachOnce(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 5))
 	w, o := newWorld(), mixed(seed, 3, 60)
+	fight(t, seed, func(m *mortal, from uint64) *freshet.Pipeline {
+		m.w = w
+		return pipe(o, from, lake.NewTarget(m.open, app, nil), 8)
+	})
+	must(t, pipe(o, seed, w.target(nil), 8).Run(t.Context()))
+	w.checkAll(t, "after all copies", o)
+}
+
+// fight runs copies of a pipeline that start, die and start again.
+func fight(t *testing.T, seed uint64, copyOf func(m *mortal, from uint64) *freshet.Pipeline) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 5))
 	var running sync.WaitGroup
 	for range 3 {
 		lives := make([]*mortal, 4)
 		for i := range lives {
-			lives[i] = &mortal{w: w, at: 10 + rng.IntN(150), after: rng.IntN(2) == 0}
+			lives[i] = &mortal{at: 10 + rng.IntN(150), after: rng.IntN(2) == 0}
 		}
 		from := rng.Uint64()
 		running.Go(func() {
 			for _, m := range lives {
-				err := pipe(o, from, lake.NewTarget(m.open, app, nil), 8).Run(t.Context())
-				if err != nil && !errors.Is(err, storetest.ErrCrashed) {
+				if err := copyOf(m, from).Run(t.Context()); err != nil && !errors.Is(err, storetest.ErrCrashed) {
 					t.Errorf("a copy failed: %v", err)
 				}
 			}
 		})
 	}
 	running.Wait()
-	must(t, pipe(o, seed, w.target(nil), 8).Run(t.Context()))
-	w.checkAll(t, "after all copies", o)
 }
 
 // One process commits its rejects and freezes; another takes over with other batches; the first thaws.

@@ -70,6 +70,11 @@ func (w *world) rows(t *testing.T, table string) []freshettest.Row {
 	if snap == nil {
 		return nil
 	}
+	return rowsOf(t, snap)
+}
+
+func rowsOf(t *testing.T, snap *delta.Snapshot) []freshettest.Row {
+	t.Helper()
 	var rows []freshettest.Row
 	for rec, err := range snap.Scan(t.Context(), &delta.ScanOptions{Columns: []string{"lane", "seq"}}) {
 		must(t, err)

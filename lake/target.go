@@ -65,6 +65,8 @@ type TargetOptions struct {
 	EngineInfo string
 	// Upkeep is how the tables are looked after beside the stream. Default: they are not.
 	Upkeep *UpkeepOptions
+	// Cuts has the target record cuts. nil: none.
+	Cuts *CutOptions
 	// Retry is told of outages that are waited out. May be nil.
 	Retry func(what string, err error)
 	// Recovered is told when what Retry was told under this name is over. May be nil.
@@ -78,6 +80,7 @@ type Target struct {
 	opts TargetOptions
 	tend *tender
 	care *upkeep // nil: none is wanted
+	cuts *recorder // nil: no cuts are recorded
 
 	fills []fill // of opts
 
@@ -118,7 +121,7 @@ func NewTarget(open Opener, app string, opts *TargetOptions) *Target {
 	a.tend = newTender(func(what string, err error) {
 		a.opts.Retry(what, err)
 		a.opts.Recovered(what) // it is put off, and nobody waits for it
-	})
+	}, a.cleaning)
 	a.care = newUpkeep(a, a.opts.Upkeep)
 	return a
 }
@@ -142,7 +145,7 @@ func (a *Target) Open(context.Context) error {
 	if v, ok := a.opts.Properties[txnRetention]; ok {
 		return txnRetentionError("properties of a new table", v)
 	}
-	return nil
+	return a.openCuts()
 }
 
 // Close waits for what goes on in the background, as long as ctx lasts, and drops what is not committed.

@@ -13,6 +13,7 @@ import (
 // or stays behind as files that no reader sees.
 type tender struct {
 	retry func(what string, err error) // told of what is put off
+	clean func(context.Context, *delta.Table) (*delta.CleanOptions, error)
 
 	mu     sync.Mutex
 	jobs   chan func(ctx context.Context)
@@ -22,8 +23,10 @@ type tender struct {
 	closed bool
 }
 
-func newTender(retry func(string, error)) *tender {
-	return &tender{retry: retry, asked: map[*delta.Table]bool{}}
+// newTender returns a tender that asks clean how the log of a table is cleaned.
+func newTender(retry func(string, error),
+	clean func(context.Context, *delta.Table) (*delta.CleanOptions, error)) *tender {
+	return &tender{retry: retry, clean: clean, asked: map[*delta.Table]bool{}}
 }
 
 // add queues a job, and drops it when there are too many. The lock is held.
@@ -60,7 +63,21 @@ func (t *tender) checkpoint(d *delta.Table, snap *delta.Snapshot) {
 		t.mu.Lock()
 		delete(t.asked, d)
 		t.mu.Unlock()
-		if _, err := d.MaybeCheckpoint(ctx, snap, nil); err != nil && ctx.Err() == nil {
+		policy := &delta.CheckpointPolicy{Clean: func(ctx context.Context) (*delta.CleanOptions, error) {
+			return t.clean(ctx, d)
+		}}
+		if _, err := d.MaybeCheckpoint(ctx, snap, policy); err != nil && ctx.Err() == nil {
+			t.retry("checkpoint", err)
+		}
+	})
+}
+
+// pin writes a checkpoint of the snapshot, so that it can be read when the log before and after it is cleaned away.
+func (t *tender) pin(d *delta.Table, snap *delta.Snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.add(func(ctx context.Context) {
+		if err := d.Checkpoint(ctx, snap); err != nil && ctx.Err() == nil {
 			t.retry("checkpoint", err)
 		}
 	})

@@ -361,7 +361,7 @@ func (u *upkeep) vacuum(ctx context.Context, w *ward, snap *delta.Snapshot, agai
 	if l, err = u.hold(ctx, w); err != nil {
 		return again, err
 	}
-	result, err := vacuumTable(ctx, snap.Table(), u.opts.Retention)
+	result, err := u.vacuumTable(ctx, snap.Table(), now)
 	if err != nil {
 		return again, err
 	}
@@ -374,11 +374,15 @@ func (u *upkeep) vacuum(ctx context.Context, w *ward, snap *delta.Snapshot, agai
 	return sooner(now.Add(vacuumEvery)), nil
 }
 
-// vacuumTable vacuums by the retention, else by that of the table where it is long enough.
-func vacuumTable(ctx context.Context, d *delta.Table, retention time.Duration) (*delta.VacuumResult, error) {
-	result, err := d.Vacuum(ctx, &delta.VacuumOptions{Retention: retention})
-	if retention == 0 && errors.Is(err, delta.ErrRetention) {
-		result, err = d.Vacuum(ctx, &delta.VacuumOptions{Retention: shortestRetention})
+// vacuumTable vacuums by the retention, else by that of the table where it is long enough, and keeps what cuts name.
+func (u *upkeep) vacuumTable(ctx context.Context, d *delta.Table, now time.Time) (*delta.VacuumResult, error) {
+	p, err := CutProtection(ctx, d, u.a.cutsOf, now)
+	if err != nil {
+		return nil, err
 	}
-	return result, err
+	o := &delta.VacuumOptions{Retention: u.opts.Retention, AtLeast: shortestRetention}
+	if err := p.Vacuum(ctx, d, o); err != nil {
+		return nil, err
+	}
+	return d.Vacuum(ctx, o)
 }

@@ -1,0 +1,280 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
+	"github.com/freshet-io/freshet/store"
+)
+
+// cutSchema is that of a cuts table: one row a cut.
+var cutSchema = arrow.NewSchema([]arrow.Field{
+	{Name: "cut", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+	{Name: "recorded_at", Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true},
+	{Name: "source_time", Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true},
+	{Name: "day", Type: arrow.FixedWidthTypes.Date32, Nullable: true},       // the last that it holds all of
+	{Name: "opens_day", Type: arrow.FixedWidthTypes.Date32, Nullable: true}, // the one that began with it
+	{Name: "plan", Type: arrow.BinaryTypes.String, Nullable: true},
+	{Name: "lanes", Type: listOf(
+		arrow.Field{Name: "origin", Type: arrow.BinaryTypes.String, Nullable: true},
+		arrow.Field{Name: "origin_id", Type: arrow.BinaryTypes.String, Nullable: true},
+		arrow.Field{Name: "lane", Type: arrow.BinaryTypes.String, Nullable: true},
+		arrow.Field{Name: "seq", Type: arrow.PrimitiveTypes.Int64, Nullable: true}), Nullable: true},
+	{Name: "tables", Type: listOf(
+		arrow.Field{Name: "name", Type: arrow.BinaryTypes.String, Nullable: true},
+		arrow.Field{Name: "location", Type: arrow.BinaryTypes.String, Nullable: true},
+		arrow.Field{Name: "id", Type: arrow.BinaryTypes.String, Nullable: true},
+		arrow.Field{Name: "version", Type: arrow.PrimitiveTypes.Int64, Nullable: true}), Nullable: true},
+	{Name: "left_out", Type: arrow.ListOfField(arrow.Field{Name: "element", Nullable: true,
+		Type: arrow.BinaryTypes.String}), Nullable: true},
+}, nil)
+
+func listOf(fields ...arrow.Field) arrow.DataType {
+	return arrow.ListOfField(arrow.Field{Name: "element", Nullable: true, Type: arrow.StructOf(fields...)})
+}
+
+// cutStats are the columns by which files are left out.
+const cutStats = "cut,recorded_at,day,opens_day"
+
+// cutLog is a cuts table. It need not exist.
+type cutLog struct {
+	app    string
+	name   string
+	st     store.Store
+	engine string
+
+	mu    sync.Mutex
+	delta *delta.Table
+}
+
+// look returns the newest snapshot, nil when there is no table. Errors: a table that is none of cuts.
+func (l *cutLog) look(ctx context.Context) (*delta.Snapshot, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.delta == nil {
+		d, err := delta.Open(ctx, l.st, &delta.OpenOptions{EngineInfo: l.engine})
+		if errors.Is(err, delta.ErrNoTable) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		l.delta = d
+	}
+	snap, err := l.delta.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range cutSchema.Fields() {
+		if have, _ := snap.Schema().Lookup(f.Name); have == nil {
+			return nil, &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: l.name,
+				Msg: fmt.Sprintf("it is no table of cuts: it has no column %q", f.Name),
+				Fix: "name another table in `cuts`"}
+		}
+	}
+	return snap, nil
+}
+
+// need is look, but makes the table.
+func (l *cutLog) need(ctx context.Context) (*delta.Snapshot, error) {
+	snap, err := l.look(ctx)
+	if snap != nil || err != nil {
+		return snap, err
+	}
+	schema, err := delta.SchemaFromArrow(cutSchema)
+	if err != nil {
+		return nil, err
+	}
+	_, err = delta.Create(ctx, l.st, &delta.CreateOptions{
+		Schema: schema, Name: path.Base(l.name), EngineInfo: l.engine,
+		Description: "versions of tables that together show the source at one moment",
+		Properties:  map[string]string{"delta.dataSkippingStatsColumns": cutStats}})
+	if err != nil && !errors.Is(err, delta.ErrTableExists) {
+		return nil, err
+	}
+	return l.look(ctx)
+}
+
+// newest is the newest cut, nil when there is none.
+func (l *cutLog) newest(ctx context.Context, snap *delta.Snapshot) (*Cut, error) {
+	n, ok := snap.Txn(cutTxn(l.app))
+	if !ok {
+		return nil, l.foreign(ctx, snap)
+	}
+	cuts, err := readCuts(ctx, snap, fmt.Sprintf("cut = %d", n))
+	if err != nil || len(cuts) > 0 {
+		return first(cuts), err
+	}
+	return nil, &freshet.Error{Code: freshet.CodeCorrupt, Class: freshet.ClassFailure, Place: l.name,
+		Msg: fmt.Sprintf("there is no row of cut %d, which is the newest", n),
+		Fix: "restore the table to a version that has it, or name another table in `cuts`"}
+}
+
+// foreign is an error when the table holds cuts, none of which are ours.
+func (l *cutLog) foreign(ctx context.Context, snap *delta.Snapshot) error {
+	for add, err := range snap.Files(ctx, nil) {
+		if err != nil {
+			return err
+		}
+		return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: l.name,
+			Msg: fmt.Sprintf("it holds the cuts of another pipeline (%s), and none of %s", add.Path, l.app),
+			Fix: "give each pipeline a cuts table of its own"}
+	}
+	return nil
+}
+
+func first(cuts []*Cut) *Cut {
+	if len(cuts) == 0 {
+		return nil
+	}
+	return cuts[0]
+}
+
+func (l *cutLog) openDay(ctx context.Context) (freshet.Day, error) {
+	snap, err := l.look(ctx)
+	if snap == nil || err != nil {
+		return 0, err
+	}
+	return openedDay(snap, l.app), nil
+}
+
+func newCutWriter(st store.Store) (*delta.Writer, error) {
+	schema, err := delta.SchemaFromArrow(cutSchema)
+	if err != nil {
+		return nil, err
+	}
+	meta := &delta.Metadata{SchemaString: schema.String(), Configuration: map[string]string{
+		"delta.dataSkippingStatsColumns": cutStats}}
+	return delta.NewWriter(st, meta, &delta.Protocol{MinReaderVersion: 1, MinWriterVersion: 2},
+		&delta.WriterOptions{MemoryBytes: 4 << 20, RowGroupBytes: 2 << 20})
+}
+
+// cutRow is the cut as a row.
+func cutRow(c *Cut) arrow.RecordBatch {
+	b := array.NewRecordBuilder(memory.DefaultAllocator, cutSchema)
+	defer b.Release()
+	b.Field(0).(*array.Int64Builder).Append(c.Number)
+	appendTime(b.Field(1).(*array.TimestampBuilder), c.RecordedAt)
+	appendTime(b.Field(2).(*array.TimestampBuilder), c.SourceTime)
+	appendDay(b.Field(3).(*array.Date32Builder), c.Day())
+	appendDay(b.Field(4).(*array.Date32Builder), c.Opens)
+	b.Field(5).(*array.StringBuilder).Append(c.Plan)
+	list := b.Field(6).(*array.ListBuilder)
+	list.Append(true)
+	for _, l := range c.Lanes {
+		appendElement(list, l.Lane.Origin, l.Lane.OriginID, l.Lane.Name, l.Seq)
+	}
+	list = b.Field(7).(*array.ListBuilder)
+	list.Append(true)
+	for _, t := range c.Tables {
+		appendElement(list, t.Name, t.Location, t.ID, t.Version)
+	}
+	list = b.Field(8).(*array.ListBuilder)
+	list.Append(true)
+	for _, name := range c.LeftOut {
+		list.ValueBuilder().(*array.StringBuilder).Append(name)
+	}
+	return b.NewRecordBatch()
+}
+
+func appendTime(b *array.TimestampBuilder, t time.Time) {
+	if t.IsZero() {
+		b.AppendNull()
+		return
+	}
+	b.Append(arrow.Timestamp(t.UnixMicro()))
+}
+
+func appendDay(b *array.Date32Builder, d freshet.Day) {
+	if d == 0 {
+		b.AppendNull()
+		return
+	}
+	b.Append(arrow.Date32(d))
+}
+
+// appendElement adds an element of three texts and a number to the list.
+func appendElement(list *array.ListBuilder, a, b, c string, n int64) {
+	e := list.ValueBuilder().(*array.StructBuilder)
+	e.Append(true)
+	for i, s := range []string{a, b, c} {
+		e.FieldBuilder(i).(*array.StringBuilder).Append(s)
+	}
+	e.FieldBuilder(3).(*array.Int64Builder).Append(n)
+}
+
+// readCuts reads the cuts for which the condition is true, by number.
+func readCuts(ctx context.Context, snap *delta.Snapshot, where string) ([]*Cut, error) {
+	condition, err := expr.Parse(where)
+	if err != nil {
+		return nil, err
+	}
+	var columns []string
+	for _, f := range cutSchema.Fields() {
+		columns = append(columns, f.Name)
+	}
+	var all []*Cut
+	for rec, err := range snap.Scan(ctx, &delta.ScanOptions{Columns: columns, Where: condition}) {
+		if err != nil {
+			return nil, err
+		}
+		for i := range int(rec.NumRows()) {
+			all = append(all, cutAt(rec, i))
+		}
+		rec.Release()
+	}
+	slices.SortFunc(all, func(a, b *Cut) int { return int(a.Number - b.Number) })
+	return all, nil
+}
+
+// cutAt is a row as a cut.
+func cutAt(rec arrow.RecordBatch, i int) *Cut {
+	c := &Cut{Number: rec.Column(0).(*array.Int64).Value(i), RecordedAt: timeAt(rec.Column(1), i),
+		SourceTime: timeAt(rec.Column(2), i), Plan: strings.Clone(rec.Column(5).(*array.String).Value(i))}
+	if opens := rec.Column(4).(*array.Date32); !opens.IsNull(i) {
+		c.Opens, c.First = freshet.Day(opens.Value(i)), rec.Column(3).IsNull(i)
+	}
+	eachElement(rec.Column(6), i, func(a, b, name string, seq int64) {
+		c.Lanes = append(c.Lanes, CutLane{freshet.Lane{Origin: a, OriginID: b, Name: name}, seq})
+	})
+	eachElement(rec.Column(7), i, func(name, location, id string, version int64) {
+		c.Tables = append(c.Tables, CutTable{name, location, id, version})
+	})
+	list := rec.Column(8).(*array.List)
+	from, to := list.ValueOffsets(i)
+	for k := from; k < to; k++ {
+		c.LeftOut = append(c.LeftOut, strings.Clone(list.ListValues().(*array.String).Value(int(k))))
+	}
+	return c
+}
+
+func timeAt(column arrow.Array, i int) time.Time {
+	if column.IsNull(i) {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(column.(*array.Timestamp).Value(i))).UTC()
+}
+
+// eachElement yields the elements of a row's list of three texts and a number.
+func eachElement(column arrow.Array, i int, yield func(a, b, c string, n int64)) {
+	list := column.(*array.List)
+	e := list.ListValues().(*array.Struct)
+	text := func(c, k int) string { return strings.Clone(e.Field(c).(*array.String).Value(k)) }
+	from, to := list.ValueOffsets(i)
+	for k := int(from); k < int(to); k++ {
+		yield(text(0, k), text(1, k), text(2, k), e.Field(3).(*array.Int64).Value(k))
+	}
+}

@@ -1,0 +1,290 @@
+package lake
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+)
+
+// recorder records the cuts of a target. Only the goroutine that commits uses it.
+type recorder struct {
+	a      *Target
+	opts   CutOptions
+	log    *cutLog
+	head   *Cut              // the newest cut; nil: there is none, or it is to be asked for
+	snap   *delta.Snapshot   // of the cuts table, with head; nil: to be asked for
+	at     []*delta.Snapshot // of the tables in the cut that is made
+	marked map[string]bool   // names of tables that bear our marker
+}
+
+func newRecorder(a *Target, o *CutOptions) (*recorder, error) {
+	opts := *o
+	if opts.Retention <= 0 {
+		opts.Retention = DefaultCutRetention
+	}
+	st, err := a.open(opts.Table)
+	if err != nil {
+		return nil, err
+	}
+	return &recorder{a: a, opts: opts, marked: map[string]bool{},
+		log: &cutLog{app: a.app, name: opts.Table, st: st, engine: a.opts.EngineInfo}}, nil
+}
+
+// cutTxn is the txn of the cuts table that holds the number of the newest cut: what a cut compares and sets, so that of
+// two copies that record the same moment only one does.
+func cutTxn(app string) string { return app + "#cut" }
+
+// openTxn is the txn of the cuts table that holds the last day that a cut has opened.
+func openTxn(app string) string { return app + "#day" }
+
+// openedDay is that day; 0 when no cut has opened one.
+func openedDay(snap *delta.Snapshot, app string) freshet.Day {
+	day, _ := snap.Txn(openTxn(app))
+	return freshet.Day(day)
+}
+
+// record makes one cut, unless the tables are not level. Where nothing has moved since the newest one, that is it.
+func (r *recorder) record(ctx context.Context, m freshet.Moment) (bool, error) {
+	for range maxRaces {
+		if err := r.look(ctx); err != nil {
+			return false, err
+		}
+		c, err := r.take(ctx, m)
+		if c == nil || err != nil {
+			return false, err
+		}
+		if m.Opens != 0 && m.Opens <= openedDay(r.snap, r.a.app) ||
+			m.Opens == 0 && r.head != nil && c.samePlace(r.head) {
+			return true, nil
+		}
+		if err := r.mark(ctx, c); err != nil {
+			return false, err
+		}
+		err = r.append(ctx, c)
+		if err == nil {
+			return true, nil
+		}
+		r.snap = nil
+		if !errors.Is(err, delta.ErrConflict) {
+			return false, err
+		}
+	}
+	return false, explain(r.log.name, delta.ErrConflict)
+}
+
+// look learns of the newest cut, unless it is our own.
+func (r *recorder) look(ctx context.Context) (err error) {
+	if r.snap != nil {
+		return nil
+	}
+	if r.snap, err = r.log.need(ctx); err != nil {
+		return err
+	}
+	r.head, err = r.log.newest(ctx, r.snap)
+	return err
+}
+
+// take makes a cut of the tables as they are known, and if that is behind the newest cut, as they are; nil when they are
+// not level.
+func (r *recorder) take(ctx context.Context, m freshet.Moment) (*Cut, error) {
+	tables, err := r.tables(ctx)
+	if err != nil || len(tables) == 0 || len(tables) == 1 && !r.opts.Always {
+		return nil, err
+	}
+	c, level, err := r.join(ctx, tables, false)
+	if err != nil {
+		return nil, err
+	}
+	if !level || r.behind(c) {
+		if c, level, err = r.join(ctx, tables, true); err != nil || !level {
+			return nil, err
+		}
+	}
+	if m.Opens != 0 {
+		if err := r.alone(c, m); err != nil {
+			r.a.opts.Retry("close a day", err)
+			return nil, nil
+		}
+	}
+	c.Number, c.RecordedAt, c.SourceTime = 1, time.Now().UTC().Truncate(time.Microsecond), m.Newest
+	if r.head != nil {
+		c.Number = r.head.Number + 1
+		if r.head.SourceTime.After(c.SourceTime) {
+			c.SourceTime = r.head.SourceTime
+		}
+	}
+	c.Opens, c.Plan = m.Opens, r.opts.Plan
+	c.First = m.Opens != 0 && openedDay(r.snap, r.a.app) == 0
+	return c, nil
+}
+
+// tables are those that the target knows, and those of the newest cut that it has not met yet.
+func (r *recorder) tables(ctx context.Context) ([]*table, error) {
+	r.a.mu.Lock()
+	known := map[string]*table{}
+	for name, t := range r.a.tables {
+		known[name] = t
+	}
+	r.a.mu.Unlock()
+	if r.head != nil {
+		for _, h := range r.head.Tables {
+			if known[h.Name] != nil {
+				continue
+			}
+			t, err := r.a.table(h.Name)
+			if err != nil {
+				return nil, err
+			}
+			known[h.Name] = t
+		}
+	}
+	var all []*table
+	for _, t := range known {
+		snap, err := t.known(ctx, false)
+		if err != nil {
+			return nil, err
+		}
+		if snap != nil {
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, func(a, b *table) int { return cmp.Compare(a.name, b.name) })
+	return all, nil
+}
+
+// known is the table as it was last seen, or, if that is wanted, as it is; nil when there is none.
+func (t *table) known(ctx context.Context, fresh bool) (*delta.Snapshot, error) {
+	t.mu.Lock()
+	snap := t.snap
+	t.mu.Unlock()
+	if snap != nil && !fresh {
+		return snap, nil
+	}
+	return t.look(ctx)
+}
+
+// join puts the tables side by side. They are level when no two of them say different things of a lane.
+func (r *recorder) join(ctx context.Context, tables []*table, fresh bool) (c *Cut, level bool, err error) {
+	c, level = &Cut{}, true
+	r.at = r.at[:0]
+	at := map[freshet.Lane]int64{}
+	for _, t := range tables {
+		snap, err := t.known(ctx, fresh)
+		if err != nil {
+			return nil, false, err
+		}
+		if snap == nil {
+			continue
+		}
+		c.Tables = append(c.Tables, CutTable{Name: t.name, Location: t.st.URL(), ID: snap.Metadata().ID,
+			Version: snap.Version()})
+		r.at = append(r.at, snap)
+		for _, l := range appProgress(snap, r.a.app, map[string]bool{}).Lanes {
+			lane := l.Lane
+			if lane.Origin == "" {
+				lane.Origin = t.name // the table does not say
+			}
+			seq, seen := at[lane]
+			at[lane] = l.Seq
+			level = level && (!seen || seq == l.Seq)
+		}
+	}
+	for l, seq := range at {
+		c.Lanes = append(c.Lanes, CutLane{l, seq})
+	}
+	slices.SortFunc(c.Lanes, func(a, b CutLane) int {
+		return cmp.Or(cmp.Compare(a.Lane.Origin, b.Lane.Origin), compareNames(a.Lane.Name, b.Lane.Name))
+	})
+	return c, level, nil
+}
+
+// behind reports whether the newest cut is past this one anywhere: another copy has recorded it.
+func (r *recorder) behind(c *Cut) bool {
+	if r.head == nil {
+		return false
+	}
+	for _, l := range c.Lanes {
+		if seq, ok := r.head.lane(l.Lane); ok && seq > l.Seq {
+			return true
+		}
+	}
+	for _, t := range c.Tables {
+		for _, h := range r.head.Tables {
+			if h.Name == t.Name && h.ID == t.ID && h.Version > t.Version {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// alone is an error when the tables hold lanes that another process reads: nobody knows where those stand in their day.
+func (r *recorder) alone(c *Cut, m freshet.Moment) error {
+	ours := map[freshet.Lane]bool{}
+	for table, lanes := range m.Lanes {
+		for _, l := range lanes {
+			ours[l] = true
+			ours[freshet.Lane{Origin: table, Name: l.Name}] = true // as join names it where the table does not say
+		}
+	}
+	for _, l := range c.Lanes {
+		if !ours[l.Lane] {
+			return fmt.Errorf("another process reads %s: days are told apart only where one process reads all", l.Lane)
+		}
+	}
+	return nil
+}
+
+// append commits the cut behind the newest one. Errors: delta.ErrConflict when there is another by now.
+func (r *recorder) append(ctx context.Context, c *Cut) error {
+	w, err := newCutWriter(r.log.st)
+	if err != nil {
+		return err
+	}
+	abort := func(err error) error { return errors.Join(err, w.Abort(context.WithoutCancel(ctx))) }
+	row := cutRow(c)
+	defer row.Release()
+	if err := w.Write(ctx, row); err != nil {
+		return abort(err)
+	}
+	adds, err := w.Close(ctx)
+	if err != nil {
+		return abort(err)
+	}
+	set := txns{}
+	f := form{r.a.app, true}
+	for _, l := range c.Lanes {
+		f.record(set, l.Lane, l.Seq)
+	}
+	set[cutTxn(r.a.app)] = c.Number
+	if c.Opens != 0 {
+		set[openTxn(r.a.app)] = int64(c.Opens)
+	}
+	tx := r.snap.Table().Begin(r.snap, nil)
+	set.addTo(tx, r.snap)
+	tx.Add(adds...)
+	tx.Operation("WRITE", map[string]string{"mode": "Append", "freshet.cut": fmt.Sprint(c.Number)},
+		map[string]string{"numFiles": fmt.Sprint(len(adds)), "numOutputRows": "1"})
+	tx.BlindAppend(true)
+	done, err := tx.Commit(ctx)
+	if errors.Is(err, delta.ErrConflict) {
+		return abort(err)
+	}
+	if err != nil {
+		return err
+	}
+	r.head, r.snap = c, done.Snapshot
+	if c.Day() != 0 {
+		for _, snap := range r.at {
+			r.a.tend.pin(snap.Table(), snap)
+		}
+	}
+	r.a.tend.checkpoint(done.Snapshot.Table(), done.Snapshot)
+	return nil
+}
