@@ -1,6 +1,7 @@
 package lake
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -287,15 +288,33 @@ func (r *rowIndex) addRows(c *keyindex.Change, path string, rows delta.FileRows)
 			Msg: "a row of the table has no key, in " + path, Err: err,
 			Fix: "delete the row or give it a key; the columns of a key must not be null"}
 	}
-	var orders []byte
-	if r.sequence != nil {
-		w := r.sequence.width
-		seqs := r.sequence.append(nil, rows.Batch.Columns()[r.keys:], len(keys))
-		for i := range keys {
-			orders = append(append(orders, seqs[i*w:(i+1)*w]...), make([]byte, orderTail)...)
-		}
+	orders, err := r.orders(keys, rows.Batch.Columns()[r.keys:])
+	if err != nil {
+		return err
 	}
 	return c.Add(path, keys, rows.Rows, orders)
+}
+
+// orders are those of rows that are read from the table, one after another; nil where nothing orders changes. Where a row
+// came from, which tells it from others of its sequence, is known as long as the index has the key with this sequence: so
+// it outlasts that files are rewritten.
+func (r *rowIndex) orders(keys []keyindex.Fingerprint, sequence []arrow.Array) ([]byte, error) {
+	if r.sequence == nil {
+		return nil, nil
+	}
+	w, all := r.sequence.width, r.identity.SequenceBytes
+	at, orders := make([]keyindex.Position, len(keys)), make([]byte, len(keys)*all)
+	if err := r.x.Lookup(keys, at, orders); err != nil {
+		return nil, err
+	}
+	for i, seq := range slices.Collect(slices.Chunk(r.sequence.append(nil, sequence, len(keys)), w)) {
+		mine := orders[i*all : (i+1)*all]
+		if at[i].File == 0 || !bytes.Equal(mine[:w], seq) {
+			clear(mine)
+			copy(mine, seq)
+		}
+	}
+	return orders, nil
 }
 
 // orderOf is the order of the entry i of a look-up.
