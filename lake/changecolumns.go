@@ -1,7 +1,6 @@
 package lake
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -123,23 +122,7 @@ func (o *TargetOptions) checkChangeColumns(fault func(format string, args ...any
 		}
 		seen[name] = true
 	}
-}
-
-// checkFeed refuses to fill columns that the table's change data feed has itself. Spec: "Change Data Files".
-func (t *table) checkFeed(snap *delta.Snapshot) error {
-	if !strings.EqualFold(snap.Property(changeFeed), "true") {
-		return nil
+	if name := o.feedColumn(); name != "" && o.recordsFeed() {
+		fault("change_columns: found %q, which the table's change data feed has of its own", name)
 	}
-	for _, name := range []string{ChangeTypeColumn, CommitVersionColumn} {
-		if _, is := fillNamed(t.a.fills, name); is {
-			return &freshet.Error{Code: freshet.CodeFilledColumn, Class: freshet.ClassInput, Place: t.name,
-				Msg: fmt.Sprintf("column %q: the table's change data feed has one of this name (%s is true), and the target "+
-					"is to fill it", name, changeFeed),
-				Fix: "leave the column out of change_columns, or set the property to false"}
-		}
-	}
-	return nil
 }
-
-// changeFeed is the property by which a table records its own changes.
-const changeFeed = "delta.enableChangeDataFeed"

@@ -3,6 +3,7 @@ package lake
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	freshet "github.com/freshet-io/freshet"
@@ -107,12 +108,13 @@ func (o *TargetOptions) checkKey(table string, rows *delta.Schema) error {
 
 // properties are those of a table that is made.
 func (o *TargetOptions) properties() map[string]string {
-	if !o.Mode.keyed() || o.Key.CopyOnWrite {
-		return o.Properties
+	all := map[string]string{}
+	if o.Mode.keyed() && !o.Key.CopyOnWrite {
+		all["delta.enableDeletionVectors"] = "true"
 	}
-	all := map[string]string{"delta.enableDeletionVectors": "true"}
-	for name, v := range o.Properties {
-		all[name] = v
+	maps.Copy(all, o.Properties)
+	if o.ChangeFeed {
+		all[changeFeed] = "true"
 	}
 	return all
 }

@@ -38,6 +38,9 @@ func (a *Target) Resume(ctx context.Context, table string, lanes []freshet.Lane)
 	if snap, err = t.bringForm(ctx, snap); err != nil {
 		return nil, err
 	}
+	if snap, err = t.bringFeed(ctx, snap); err != nil {
+		return nil, err
+	}
 	p := f.progress(snap, lanes)
 	return p, t.hold(ctx, p)
 }

@@ -44,6 +44,9 @@ type TargetOptions struct {
 	// ChangeColumns are the change columns that rows get, some of ChangeColumns; in mode Append also ChangeTypeColumn.
 	// Default: none.
 	ChangeColumns []string
+	// ChangeFeed has tables record their own changes, each in the commit that makes it, so that their change data feed is
+	// the change log; one that exists begins to.
+	ChangeFeed bool
 	// ManyOrigins says that one table takes lanes of several origins, and so how its progress is named: then the
 	// origin is part of the name. The form is the table's; a table that has the other one is brought to this
 	// one.

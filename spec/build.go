@@ -158,30 +158,42 @@ func (s Step) build() (freshet.Step, error) {
 
 func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer) freshet.Target {
 	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
-	return lake.NewTarget(open, p.App, b.targetOptions(p, obs))
+	opts := b.targetOptions(p, obs)
+	main := lake.NewTarget(open, p.App, opts)
+	if !p.Target.Delta.hasLog() {
+		return main
+	}
+	log := lake.NewTarget(open, p.App, lake.ChangeLogOptions(opts))
+	return lake.NewGroup(main, lake.Beside{Target: log, Name: p.changeLogOf})
 }
 
 func (b *Builder) targetOptions(p *Pipeline, obs freshet.Observer) *lake.TargetOptions {
 	t := p.Target.Delta
-	opts := &lake.TargetOptions{
-		ManyOrigins:     p.manyOrigins(),
-		Properties:      map[string]string{},
-		Quarantine:      p.quarantineOf,
-		TargetFileBytes: t.FileSize,
-		EngineInfo:      b.opts.EngineInfo,
-		Retry:           func(what string, err error) { b.retry(p, obs, what, err) },
-		Recovered:       obs.Recovered,
-	}
-	if t.keyed() {
-		opts.Mode = lake.Mode(t.Mode)
-		opts.Key = lake.KeyOptions{Columns: texts(t.Key), SequenceBy: texts(t.SequenceBy), Deletes: lake.Deletes(t.Deletes),
-			CopyOnWrite: t.Compatibility == "broad", IndexDir: p.Project.Path(t.IndexDir.Value)}
-	}
+	opts := t.modeOptions()
+	opts.ManyOrigins = p.manyOrigins()
+	opts.Properties = map[string]string{}
+	opts.Quarantine = p.quarantineOf
+	opts.TargetFileBytes = t.FileSize
+	opts.EngineInfo = b.opts.EngineInfo
+	opts.Retry = func(what string, err error) { b.retry(p, obs, what, err) }
+	opts.Recovered = obs.Recovered
+	opts.Key.IndexDir = p.Project.Path(t.IndexDir.Value)
 	for _, c := range t.PartitionBy {
 		opts.PartitionBy = append(opts.PartitionBy, c.Value)
 	}
 	for _, prop := range t.Properties {
 		opts.Properties[prop.Name] = prop.Value
+	}
+	return opts
+}
+
+// modeOptions are the options that say how rows get into the table and what columns it has.
+func (t *Delta) modeOptions() *lake.TargetOptions {
+	opts := &lake.TargetOptions{ChangeColumns: t.changeColumns(), ChangeFeed: t.ChangeLog.Value == feed}
+	if t.keyed() {
+		opts.Mode = lake.Mode(t.Mode)
+		opts.Key = lake.KeyOptions{Columns: texts(t.Key), SequenceBy: texts(t.SequenceBy), Deletes: lake.Deletes(t.Deletes),
+			CopyOnWrite: t.Compatibility == "broad"}
 	}
 	return opts
 }
@@ -209,10 +221,7 @@ func (p *Pipeline) manyOrigins() bool {
 
 // quarantineOf is the quarantine table of a target table.
 func (p *Pipeline) quarantineOf(table string) string {
-	topic := ""
-	if before, after, ok := strings.Cut(p.TargetTable(), "{topic}"); ok {
-		topic = strings.TrimSuffix(strings.TrimPrefix(table, before), after)
-	}
+	topic := p.topicOf(table)
 	if p.Quarantine.Table.Value == "" && isPath(p.TargetTable()) {
 		return lake.QuarantineName(table)
 	}

@@ -105,14 +105,15 @@ func (p *Pipeline) checkChanges(r *reader) {
 		r.add(at, freshet.CodeBadValue, "leave it out; `changes: {tombstones: skip}` drops them",
 			"tombstones: records without a value tell of changes")
 	}
-	if t == nil || takesChanges(t.Mode) {
+	if t == nil || takesChanges(t.Mode) || t.tellsKind() {
 		return
 	}
 	at := k.at["changes"]
 	if k.Format == "debezium" {
 		at = k.at["format"]
 	}
-	r.add(at, freshet.CodeBadValue, "write mode: mirror, or mode: upsert, with a key, at the target",
+	r.add(at, freshet.CodeBadValue, "write mode: mirror, or mode: upsert, with a key, at the target; or keep what each "+
+		"row is: change_columns: [_change_type]",
 		"the records tell of changes, and mode append would add updates and deletes as if they were new rows")
 }
 

@@ -360,6 +360,7 @@ func (p *Pipeline) checkSteps(r *reader) {
 	}
 	p.checkPartitions(&w)
 	p.checkKeyColumns(&w)
+	p.checkFilled(&w)
 }
 
 // part is one expression of a step, with the step that consists of nothing else.

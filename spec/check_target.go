@@ -47,6 +47,7 @@ func (p *Pipeline) checkTarget(r *reader) {
 	r.takeFault(table.at.where, second(p.Project.TableURL(concrete)))
 	checkTwice(r, "partition column", t.PartitionBy)
 	t.checkKey(r)
+	p.checkLog(r)
 	t.checkProperties(r)
 	p.checkQuarantine(r)
 }

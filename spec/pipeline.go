@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"slices"
 	"time"
 )
 
@@ -65,6 +66,12 @@ type Delta struct {
 	Properties    []Named[string]
 	Commit        Commit
 	FileSize      int64
+	// ChangeColumns are the change columns; "all" stands for all of them.
+	ChangeColumns []string
+	// ChangeLog is the table that gets every change; "feed": the table's own change data feed.
+	ChangeLog Text
+
+	at places
 }
 
 // Commit is when a commit is made: when any of these is reached.
@@ -196,8 +203,8 @@ func (t *Target) shape() shape {
 
 func (t *Delta) shape() shape {
 	return object{
-		oneOf: []string{"table", "path"},
-		keys: []key{
+		oneOf: []string{"table", "path"}, places: &t.at,
+		keys: slices.Concat([]key{
 			{name: "table", doc: "namespace.table, below the lake's root; {topic} in it makes one table a topic.",
 				is: placed(&t.Table)},
 			{name: "path", doc: "The table's folder or URI: ./orders, /data/orders, s3://bucket/orders.",
@@ -220,11 +227,9 @@ func (t *Delta) shape() shape {
 			{name: "commit", doc: "When a commit is made: when any of these is reached.", is: t.Commit.shape()},
 			{name: "target_file_size", doc: "The size at which a data file is full. Default: 128MiB.",
 				is: size(&t.FileSize)},
-			{name: "changelog", later: "read the table's own changes: `freshet table changes`, with the property " +
-				"delta.enableChangeDataFeed"},
 			{name: "schema_changes", later: "use source.schema.new_fields"},
 			{name: "maintenance", later: "leave it out; `freshet table optimize` and `vacuum` disturb nothing"},
-		}}
+		}, t.logKeys())}
 }
 
 func (c *Commit) shape() shape {
