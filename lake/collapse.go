@@ -21,6 +21,8 @@ type keyChange struct {
 	older []int32
 	// waiting are rows that did not send all and came after the key was deleted: nothing knows the rest of them.
 	waiting []int32
+	// ended is the last delete below last, where changes have a sequence; noRow: there is none.
+	ended int32
 	// contenders are rows of the greatest sequence that say different things: none of them is taken.
 	contenders []int32
 }
@@ -90,13 +92,21 @@ func (c *collapser) removes(row int32) bool {
 // last makes one change of all changes of a key.
 func (c *collapser) last(all []change) keyChange {
 	row := all[len(all)-1].row
-	k := keyChange{key: all[0].key, last: row, delete: c.removes(row)}
+	k := keyChange{key: all[0].key, last: row, delete: c.removes(row), ended: noRow}
 	if len(all) == 1 {
 		return k
 	}
-	if contenders := c.contenders(all); contenders != nil {
-		k.contenders = contenders
-		return k
+	for i := len(all) - 2; c.sequence != nil && !k.delete && k.ended == noRow && i >= 0; i-- {
+		if c.removes(all[i].row) {
+			k.ended = all[i].row
+		}
+	}
+	if finals := c.finals(all); len(finals) > 1 && c.sequence == nil {
+		c.crossed++
+	} else if len(finals) > 1 {
+		if c.contend(&k, finals) {
+			return k
+		}
 	}
 	if k.delete || !c.rows.unsent.Any(int(row)) {
 		return k
@@ -116,44 +126,41 @@ func (c *collapser) last(all []change) keyChange {
 	return k
 }
 
-// contenders are the changes of the greatest sequence when they came by different lanes and differ. Without a sequence
-// the one that came last counts, and it is counted that nothing says so.
-func (c *collapser) contenders(all []change) []int32 {
-	last := all[len(all)-1].row
+// finals are the changes of the greatest sequence when they came by different lanes, the last of each lane.
+func (c *collapser) finals(all []change) (finals []int32) {
+	greatest := c.sequenceOf(all[len(all)-1].row)
 	first := len(all) - 1
-	for first > 0 && bytes.Equal(c.sequenceOf(all[first-1].row), c.sequenceOf(last)) {
+	for first > 0 && bytes.Equal(c.sequenceOf(all[first-1].row), greatest) {
 		first--
 	}
-	differ, crossed := false, false
-	for _, a := range all[first:] {
-		if c.rows.lane(a.row) != c.rows.lane(last) {
-			crossed = true
-			differ = differ || !c.same(a.row, last)
+	for i := len(all) - 1; i >= first; i-- {
+		row := all[i].row
+		seen := func(other int32) bool { return c.rows.lane(row) == c.rows.lane(other) }
+		if !slices.ContainsFunc(finals, seen) {
+			finals = append(finals, row)
 		}
 	}
-	if c.sequence == nil {
-		if crossed {
-			c.crossed++
-		}
-		return nil
+	return finals
+}
+
+// contend settles what nothing but its content tells apart: a delete counts; of rows that differ, none. It reports whether
+// that is all there is to the key.
+func (c *collapser) contend(k *keyChange, finals []int32) bool {
+	if i := slices.IndexFunc(finals, c.removes); i >= 0 {
+		k.last, k.delete = finals[i], true
+		return true
 	}
-	if !differ {
-		return nil
+	if slices.ContainsFunc(finals, func(row int32) bool { return !c.same(row, k.last) }) {
+		k.contenders = finals
+		return true
 	}
-	out := make([]int32, 0, len(all)-first)
-	for _, a := range all[first:] {
-		out = append(out, a.row)
-	}
-	return out
+	return false
 }
 
 // same reports whether two changes say the same.
 func (c *collapser) same(a, b int32) bool {
-	if c.removes(a) != c.removes(b) {
-		return false
-	}
-	if c.removes(a) {
-		return true
+	if c.removes(a) || c.removes(b) {
+		return c.removes(a) && c.removes(b)
 	}
 	for i, col := range c.rows.columns {
 		if c.rows.unsent.Has(int(a), i) != c.rows.unsent.Has(int(b), i) ||

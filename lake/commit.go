@@ -32,6 +32,7 @@ type commit struct {
 	// Of a keyed table, in the place of adds.
 	keyed *gathered
 	told  map[freshet.Lane]map[place]*freshet.Reject // that were found on the way and are in quarantine
+	ended map[int32]string                           // orders that tombstones have of deletes, by row
 	files int
 }
 

@@ -24,12 +24,14 @@ type rowIndex struct {
 	t        *table
 	dir      string
 	identity keyindex.Identity
-	columns  []string // key, then sequence
-	keys     int      // how many of columns are the key
+	columns  []string       // key, then sequence
+	fields   []*delta.Field // of columns, as the table has them
+	keys     int            // how many of columns are the key
 	sequence *sequencer
 	x        *keyindex.Index  // nil: to be opened
 	progress func(rows int64) // told of rows whose keys were added; may be nil
 	files    fileCache
+	tombs    *delta.Snapshot // of the tombstones that it is to show; nil: there are none
 }
 
 // newRowIndex is the index for the table as the snapshot has it. Errors: key or sequence columns that are not there, or
@@ -44,7 +46,7 @@ func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
 			return nil, &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: t.name,
 				Msg: fmt.Sprintf("key or sequence column %q: found the columns %s", name, columnNames(snap.Schema()))}
 		}
-		r.columns = append(r.columns, f.Name)
+		r.columns, r.fields = append(r.columns, f.Name), append(r.fields, f)
 		if i < r.keys {
 			r.identity.Columns = append(r.identity.Columns, keyindex.Column{Name: f.Name, Type: f.Type.String()})
 			continue
@@ -121,7 +123,7 @@ func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 		}
 		r.x = x
 	}
-	if r.x.Version() == snap.Version() {
+	if r.x.Version() == snap.Version() && r.showsTombstones() {
 		return nil
 	}
 	err := r.forward(ctx, snap)
@@ -153,21 +155,25 @@ func (r *rowIndex) rebuild(ctx context.Context, snap *delta.Snapshot) error {
 	}
 	r.x = x
 	r.files.clear()
-	c, err := r.x.Begin(snap.Version())
+	c, err := r.begin(snap.Version())
 	if err != nil {
 		return err
 	}
-	if err := r.addAll(ctx, snap, c); err != nil {
+	err = r.addAll(ctx, snap, c)
+	if err == nil {
+		err = r.bury(ctx, c)
+	}
+	if err != nil {
 		return errors.Join(err, c.Discard())
 	}
-	return r.commit(ctx, c)
+	return r.commit(ctx, c.Change)
 }
 
 // rebuildFiles is how many files are listed, then read, before more are.
 const rebuildFiles = 4096
 
 // addAll adds the keys of all files of the snapshot.
-func (r *rowIndex) addAll(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change) error {
+func (r *rowIndex) addAll(ctx context.Context, snap *delta.Snapshot, c *indexChange) error {
 	var files []delta.Add
 	for add, err := range snap.Files(ctx, nil) {
 		if err != nil {
@@ -191,24 +197,29 @@ func (r *rowIndex) forward(ctx context.Context, snap *delta.Snapshot) error {
 	if from == 0 || from > snap.Version()+1 {
 		return fmt.Errorf("bring the key index to version %d: %w", snap.Version(), store.ErrNotFound)
 	}
-	c, err := r.x.Begin(snap.Version())
+	c, err := r.begin(snap.Version())
 	if err != nil {
 		return err
 	}
-	if err := r.readCommits(ctx, snap, c, from); err != nil {
+	err = r.readCommits(ctx, snap, c, from)
+	if err == nil {
+		err = r.bury(ctx, c)
+	}
+	if err != nil {
 		return errors.Join(err, c.Discard())
 	}
-	return r.commit(ctx, c)
+	return r.commit(ctx, c.Change)
 }
 
 // touchedFile is what commits of others made of a file.
 type touchedFile struct {
-	was *delta.DeletionVector // before the first of them, where that removed it
-	add *delta.Add            // without statistics; nil: it is gone
+	data bool                  // a commit that removed it took rows out of the table, or wrote them elsewhere
+	was  *delta.DeletionVector // before the first of them, where that removed it
+	add  *delta.Add            // without statistics; nil: it is gone
 }
 
 // readCommits adds to the change what the commits from a version up to the snapshot did to files.
-func (r *rowIndex) readCommits(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, from int64) error {
+func (r *rowIndex) readCommits(ctx context.Context, snap *delta.Snapshot, c *indexChange, from int64) error {
 	touched, err := touchedFiles(ctx, snap, from)
 	if err != nil {
 		return err
@@ -218,6 +229,8 @@ func (r *rowIndex) readCommits(ctx context.Context, snap *delta.Snapshot, c *key
 		r.files.drop(path)
 		switch {
 		case f.add == nil:
+			c.moved = c.moved || f.data && c.Has(path)
+			c.files[path] = true
 			c.Remove(path)
 		case !c.Has(path):
 			fresh = append(fresh, *f.add)
@@ -234,6 +247,9 @@ func (r *rowIndex) readCommits(ctx context.Context, snap *delta.Snapshot, c *key
 // gives a file another deletion vector does both, in any order.
 func touchedFiles(ctx context.Context, snap *delta.Snapshot, from int64) (map[string]*touchedFile, error) {
 	touched := map[string]*touchedFile{}
+	if from > snap.Version() {
+		return touched, nil
+	}
 	for lc, err := range snap.Table().Commits(ctx, from, snap.Version()) {
 		if err != nil {
 			return nil, err
@@ -242,11 +258,12 @@ func touchedFiles(ctx context.Context, snap *delta.Snapshot, from int64) (map[st
 			if a.Remove == nil {
 				continue
 			}
-			if f := touched[a.Remove.Path]; f == nil {
-				touched[a.Remove.Path] = &touchedFile{was: a.Remove.DeletionVector}
-			} else {
-				f.add = nil
+			f := touched[a.Remove.Path]
+			if f == nil {
+				f = &touchedFile{was: a.Remove.DeletionVector}
+				touched[a.Remove.Path] = f
 			}
+			f.add, f.data = nil, f.data || a.Remove.DataChange
 		}
 		for _, a := range lc.Actions {
 			if a.Add == nil {
@@ -263,7 +280,7 @@ func touchedFiles(ctx context.Context, snap *delta.Snapshot, from int64) (map[st
 }
 
 // addFiles adds the keys of whole files.
-func (r *rowIndex) addFiles(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, files []delta.Add) error {
+func (r *rowIndex) addFiles(ctx context.Context, snap *delta.Snapshot, c *indexChange, files []delta.Add) error {
 	slices.SortFunc(files, func(a, b delta.Add) int { return int(a.ModificationTime - b.ModificationTime) })
 	for rows, err := range snap.ScanFiles(ctx, files, &delta.ScanOptions{Columns: r.columns}) {
 		if err != nil {
@@ -281,7 +298,7 @@ func (r *rowIndex) addFiles(ctx context.Context, snap *delta.Snapshot, c *keyind
 	return nil
 }
 
-func (r *rowIndex) addRows(c *keyindex.Change, path string, rows delta.FileRows) error {
+func (r *rowIndex) addRows(c *indexChange, path string, rows delta.FileRows) error {
 	keys, err := r.x.Hasher().Append(nil, rows.Batch.Columns()[:r.keys])
 	if err != nil {
 		return &freshet.Error{Code: freshet.CodeNull, Class: freshet.ClassInput, Place: r.t.name,
@@ -291,6 +308,9 @@ func (r *rowIndex) addRows(c *keyindex.Change, path string, rows delta.FileRows)
 	orders, err := r.orders(keys, rows.Batch.Columns()[r.keys:])
 	if err != nil {
 		return err
+	}
+	for _, key := range keys {
+		delete(c.keys, key)
 	}
 	return c.Add(path, keys, rows.Rows, orders)
 }
@@ -309,7 +329,7 @@ func (r *rowIndex) orders(keys []keyindex.Fingerprint, sequence []arrow.Array) (
 	}
 	for i, seq := range slices.Collect(slices.Chunk(r.sequence.append(nil, sequence, len(keys)), w)) {
 		mine := orders[i*all : (i+1)*all]
-		if at[i].File == 0 || !bytes.Equal(mine[:w], seq) {
+		if at[i].File == 0 || at[i].File == keyindex.Tombstone || !bytes.Equal(mine[:w], seq) {
 			clear(mine)
 			copy(mine, seq)
 		}
@@ -325,7 +345,7 @@ func (r *rowIndex) orderOf(orders []byte, i int) order {
 
 // remark deletes the keys of rows of a file that others have marked as deleted since, and adds those of rows that are no
 // longer marked: RESTORE brings rows back.
-func (r *rowIndex) remark(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, add delta.Add,
+func (r *rowIndex) remark(ctx context.Context, snap *delta.Snapshot, c *indexChange, add delta.Add,
 	was *delta.DeletionVector) error {
 	now, err := deletedRows(ctx, snap, add.DeletionVector)
 	if err != nil {
@@ -364,7 +384,7 @@ func deletedRows(ctx context.Context, snap *delta.Snapshot, v *delta.DeletionVec
 }
 
 // dropRows deletes the keys of these rows of a file, as far as they still lie there.
-func (r *rowIndex) dropRows(ctx context.Context, snap *delta.Snapshot, c *keyindex.Change, add delta.Add,
+func (r *rowIndex) dropRows(ctx context.Context, snap *delta.Snapshot, c *indexChange, add delta.Add,
 	rows *delta.RowSet) error {
 	if rows.IsEmpty() {
 		return nil
@@ -389,6 +409,11 @@ func (r *rowIndex) dropRows(ctx context.Context, snap *delta.Snapshot, c *keyind
 				gone = append(gone, keys[i])
 			}
 		}
+		for _, key := range gone {
+			if r.t.tombstones != nil {
+				c.keys[key] = true
+			}
+		}
 		if err := c.Delete(gone); err != nil {
 			return err
 		}
@@ -411,9 +436,18 @@ func (r *rowIndex) commit(ctx context.Context, c *keyindex.Change) error {
 	return nil
 }
 
-// landed brings the index forward by our own commit, which put rows at places and took the keys in gone out.
-func (r *rowIndex) landed(ctx context.Context, done *delta.EditResult, keys []keyindex.Fingerprint, seqs []byte,
-	gone []keyindex.Fingerprint) error {
+// indexNews is what a commit of ours does to the index.
+type indexNews struct {
+	written []keyindex.Fingerprint // in the order of their places
+	orders  []byte                 // of written
+	gone    []keyindex.Fingerprint
+	buried  []keyindex.Fingerprint
+	ends    []byte // orders of buried
+	note    string // which tombstones the index has then; "": not known, or as before
+}
+
+// landed brings the index forward by our own commit.
+func (r *rowIndex) landed(ctx context.Context, done *delta.EditResult, news *indexNews) error {
 	if done.Version != r.x.Version()+1 || done.FilesRemoved > 0 || done.Copied > 0 {
 		return r.bring(ctx, done.Snapshot)
 	}
@@ -421,13 +455,23 @@ func (r *rowIndex) landed(ctx context.Context, done *delta.EditResult, keys []ke
 	if err != nil {
 		return err
 	}
-	if err := r.addPlaced(c, done, keys, seqs); err != nil {
-		return errors.Join(err, c.Discard())
-	}
-	if err := c.Delete(gone); err != nil {
+	if err := r.tell(c, done, news); err != nil {
 		return errors.Join(err, c.Discard())
 	}
 	return r.commit(ctx, c)
+}
+
+func (r *rowIndex) tell(c *keyindex.Change, done *delta.EditResult, news *indexNews) error {
+	if err := r.addPlaced(c, done, news.written, news.orders); err != nil {
+		return err
+	}
+	if err := c.Delete(news.gone); err != nil {
+		return err
+	}
+	if news.note != "" {
+		c.Note(news.note)
+	}
+	return c.Bury(news.buried, news.ends)
 }
 
 // addPlaced adds rows by the file in which they lie.

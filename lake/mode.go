@@ -42,6 +42,8 @@ type KeyOptions struct {
 	SequenceBy []string
 	// Deletes is the policy for deletes. Default HardDeletes.
 	Deletes Deletes
+	// Tombstones say how deleted keys are remembered.
+	Tombstones TombstoneOptions
 	// CopyOnWrite rewrites files that lose rows, for readers that know no deletion vectors.
 	CopyOnWrite bool
 	// IndexDir is the folder below which key indexes lie, one a table. It may be lost at any time. Default: freshet/index

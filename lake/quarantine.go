@@ -2,9 +2,6 @@ package lake
 
 import (
 	"context"
-	"errors"
-	"path"
-	"sync"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -64,50 +61,20 @@ var quarantineSchema = arrow.NewSchema([]arrow.Field{
 const quarantineStats = "event,app,table_name,origin,origin_id,lane,seq,code,quarantined_at,replay"
 
 // quarantine is the quarantine table of one table. It need not exist.
-type quarantine struct {
-	name   string
-	st     store.Store
-	engine string
+type quarantine struct{ companion }
 
-	mu    sync.Mutex
-	delta *delta.Table
+func newQuarantine(name string, st store.Store, engine string) *quarantine {
+	return &quarantine{companion{name: name, st: st, engine: engine}}
 }
 
-// look returns the newest snapshot, nil when there is no table.
-func (q *quarantine) look(ctx context.Context) (*delta.Snapshot, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.delta == nil {
-		d, err := delta.Open(ctx, q.st, &delta.OpenOptions{EngineInfo: q.engine})
-		if errors.Is(err, delta.ErrNoTable) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		q.delta = d
-	}
-	return q.delta.Snapshot(ctx)
-}
-
-// need is look, but makes the table.
+// need returns the newest snapshot of the table, which it makes if need be.
 func (q *quarantine) need(ctx context.Context) (*delta.Snapshot, error) {
-	snap, err := q.look(ctx)
-	if snap != nil || err != nil {
-		return snap, err
-	}
 	schema, err := delta.SchemaFromArrow(quarantineSchema)
 	if err != nil {
 		return nil, err
 	}
-	_, err = delta.Create(ctx, q.st, &delta.CreateOptions{
-		Schema: schema, Name: path.Base(q.name), EngineInfo: q.engine,
-		Description: "records that could not be taken", Properties: map[string]string{
-			"delta.dataSkippingStatsColumns": quarantineStats}})
-	if err != nil && !errors.Is(err, delta.ErrTableExists) {
-		return nil, err
-	}
-	return q.look(ctx)
+	return q.companion.need(ctx, delta.CreateOptions{Schema: schema, Description: "records that could not be taken",
+		Properties: map[string]string{"delta.dataSkippingStatsColumns": quarantineStats}})
 }
 
 // widenQuarantine has the commit add the columns that the table lacks: an older version made it. One that has a

@@ -57,7 +57,7 @@ type Quarantine struct{ q *quarantine }
 // OpenQuarantine opens the quarantine table at the root of st. Errors: an *freshet.Error with CodeNoTable
 // when there is none, which is the case as long as nothing was rejected.
 func OpenQuarantine(ctx context.Context, st store.Store) (*Quarantine, error) {
-	q := &quarantine{name: st.URL(), st: st, engine: defaultEngine}
+	q := newQuarantine(st.URL(), st, defaultEngine)
 	snap, err := q.look(ctx)
 	if err != nil {
 		return nil, explain(q.name, err)

@@ -19,6 +19,7 @@ import (
 type sequencer struct {
 	width  int
 	widths []int
+	types  []arrow.DataType
 }
 
 // newSequencer returns nil when there are no columns. Errors: a type that cannot order changes.
@@ -26,7 +27,7 @@ func newSequencer(types []arrow.DataType) (*sequencer, error) {
 	if len(types) == 0 {
 		return nil, nil
 	}
-	s := &sequencer{}
+	s := &sequencer{types: types}
 	for _, t := range types {
 		w := sequenceWidth(t)
 		if w == 0 {

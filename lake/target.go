@@ -82,7 +82,7 @@ type Target struct {
 	open Opener
 	opts TargetOptions
 	tend *tender
-	care *upkeep // nil: none is wanted
+	care *upkeep   // nil: none is wanted
 	cuts *recorder // nil: no cuts are recorded
 
 	fills []fill // of opts
@@ -117,6 +117,7 @@ func NewTarget(open Opener, app string, opts *TargetOptions) *Target {
 	if a.opts.Mode == "" {
 		a.opts.Mode = Append
 	}
+	a.opts.Key.Tombstones.setDefaults()
 	if a.opts.Key.Deletes == "" {
 		a.opts.Key.Deletes = HardDeletes
 	}
@@ -184,6 +185,8 @@ type table struct {
 	quarantine *quarantine
 	held       map[freshet.Lane]*heldLane // what quarantine has of each lane
 
+	tombstones *tombstones // nil: deleted keys need none
+
 	index *rowIndex     // of a keyed table, used by whoever has the turn; nil: not opened
 	turn  chan struct{} // holds one while somebody of this process changes rows of a keyed table
 	wards []*ward       // of it and its quarantine, for upkeep
@@ -209,7 +212,10 @@ func (a *Target) table(name string) (*table, error) {
 		return nil, err
 	}
 	t := &table{a: a, name: name, st: st, held: map[freshet.Lane]*heldLane{}, turn: make(chan struct{}, 1),
-		quarantine: &quarantine{name: beside, st: qst, engine: a.opts.EngineInfo}}
+		quarantine: newQuarantine(beside, qst, a.opts.EngineInfo)}
+	if t.tombstones, err = a.openTombstones(name); err != nil {
+		return nil, err
+	}
 	a.tables[name] = t
 	return t, nil
 }

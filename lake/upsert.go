@@ -34,11 +34,12 @@ type upsert struct {
 	rows   *changeRows
 	causes []*causes // by batch of rows; nil where none was asked for
 	keys   []keyChange
-	seqs   []byte         // of each row of rows
-	free   map[int32]bool // deletes that stand behind whatever is stored
+	seqs   []byte          // of each row of rows
+	free   map[int32]int32 // deletes that stand behind whatever is stored: the row that gave each its sequence, or noRow
 
 	at     []keyindex.Position           // of each key
 	files  map[keyindex.FileID]delta.Add // those in which a key lies whose row may change
+	known  []byte                        // the order that the index has of each key
 	acts   []act                         // of each key
 	stored *storedRows                   // nil: none was needed
 
@@ -68,6 +69,7 @@ const (
 	actInsert
 	actUpdate
 	actDelete
+	actBury   // there is no row, and that the key was deleted is news
 	actTie    // as its sequence is that of the stored row: what that row says decides
 	actReject // and the row that is stored stays
 )
@@ -104,10 +106,11 @@ func (u *upsert) collapse() error {
 	}
 	skip := make([]bool, len(u.rows.kinds))
 	sequence := u.rows.named(o.SequenceBy)
+	ignore := u.t.a.opts.Key.Deletes == IgnoreDeletes
 	var unordered []int32 // deletes without a sequence
 	for row := range int32(len(skip)) {
 		switch {
-		case nulls(row):
+		case nulls(row), ignore && u.rows.kinds[row] == freshet.Delete:
 			skip[row] = true
 		case !slices.ContainsFunc(sequence, func(c arrow.Array) bool { return c.IsNull(int(row)) }):
 		case u.rows.kinds[row] == freshet.Delete:
@@ -131,6 +134,9 @@ func (u *upsert) collapse() error {
 	return nil
 }
 
+// noRow is no row of the changes.
+const noRow int32 = -1
+
 // orderDeletes gives deletes that were sent without a sequence that of the change of their key which came before them, so
 // that they stand right behind it. They stand behind whatever is stored.
 func (u *upsert) orderDeletes(rows []int32, keys []keyindex.Fingerprint, skip []bool) {
@@ -138,7 +144,7 @@ func (u *upsert) orderDeletes(rows []int32, keys []keyindex.Fingerprint, skip []
 		return
 	}
 	w := u.index.sequence.width
-	u.free = map[int32]bool{}
+	u.free = map[int32]int32{}
 	before := map[keyindex.Fingerprint]int32{}
 	for row, key := range keys {
 		if skip[row] {
@@ -146,10 +152,11 @@ func (u *upsert) orderDeletes(rows []int32, keys []keyindex.Fingerprint, skip []
 		}
 		if len(rows) > 0 && rows[0] == int32(row) {
 			rows = rows[1:]
+			u.free[int32(row)] = noRow
 			if last, ok := before[key]; ok {
 				copy(u.seqs[row*w:(row+1)*w], u.seqs[int(last)*w:(int(last)+1)*w])
+				u.free[int32(row)] = last
 			}
-			u.free[int32(row)] = true
 		}
 		before[key] = int32(row)
 	}
@@ -195,13 +202,13 @@ func (u *upsert) lookUp() error {
 		keys[i] = u.keys[i].key
 	}
 	u.at = make([]keyindex.Position, len(keys))
-	stored := make([]byte, len(keys)*u.index.identity.SequenceBytes)
-	if err := u.index.x.Lookup(keys, u.at, stored); err != nil {
+	u.known = make([]byte, len(keys)*u.index.identity.SequenceBytes)
+	if err := u.index.x.Lookup(keys, u.at, u.known); err != nil {
 		return err
 	}
 	u.acts = make([]act, len(keys))
 	for i := range u.keys {
-		u.acts[i] = u.first(i, u.index.orderOf(stored, i))
+		u.acts[i] = u.first(i)
 	}
 	return nil
 }
@@ -219,27 +226,28 @@ func (u *upsert) findFiles(ctx context.Context) (err error) {
 }
 
 // first is what becomes of a key as far as that is told without the row that is stored.
-func (u *upsert) first(i int, stored order) act {
+func (u *upsert) first(i int) act {
 	k := &u.keys[i]
-	there := u.at[i].File != 0
+	there, buried := u.there(i), u.buried(i)
 	if k.contenders != nil {
 		return actReject
 	}
-	if there && u.index.sequence != nil && !u.free[k.last] {
-		switch mine := u.order(k.last); mine.compare(stored) {
-		case before:
+	if (there || buried) && u.index.sequence != nil && !u.isFree(k.last) {
+		switch relation := u.order(k.last).compare(u.index.orderOf(u.known, i)); {
+		case relation == before, relation == unknown && buried && !k.delete:
 			u.counts.late++
 			return actNone
-		case unknown:
+		case relation == unknown && !k.delete:
 			return actTie
 		}
 	}
 	switch {
-	case k.delete && u.t.a.opts.Key.Deletes == IgnoreDeletes:
-		return actNone
 	case k.delete && !there:
 		u.counts.missing++
-		return actNone
+		if u.end(i) == nil {
+			return actNone
+		}
+		return actBury
 	case k.delete && u.t.a.opts.Key.Deletes == SoftDeletes:
 		return actUpdate
 	case k.delete:
@@ -249,6 +257,9 @@ func (u *upsert) first(i int, stored order) act {
 	}
 	return actInsert
 }
+
+// there reports whether the key has a row.
+func (u *upsert) there(i int) bool { return u.at[i].File != 0 && u.at[i].File != keyindex.Tombstone }
 
 // order is where the row stands among the changes of its key.
 func (u *upsert) order(row int32) order {
@@ -285,7 +296,11 @@ func (u *upsert) decide(ctx context.Context) error {
 // settleTie decides about a change that nothing but its content can tell from the row that is stored.
 func (u *upsert) settleTie(i int) act {
 	k := &u.keys[i]
-	same := !k.delete
+	if u.storedIsDeleted(i) {
+		u.counts.late++
+		return actNone
+	}
+	same := true
 	for c, f := range u.rows.schema.Fields() {
 		if same && !u.rows.unsent.Has(int(k.last), c) {
 			old := u.stored.rows.Column(columnNamed(u.stored.rows.Schema(), f.Name))

@@ -72,10 +72,14 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 	if err := c.quarantineKeys(ctx, u); err != nil {
 		return nil, errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
 	}
+	if err := c.bury(ctx, w); err != nil {
+		return nil, errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
+	}
 	reads := u.reads()
 	done, err := w.edit.Commit(ctx, delta.EditCommit{
 		Operation: "STREAMING UPDATE", Params: u.told(), Fill: func(tx *delta.Transaction) {
 			set.addTo(tx, snap)
+			c.t.tombstones.fence(tx, snap, c.t.index.tombs)
 			tx.ReadWhere(reads)
 		}})
 	if err != nil {
@@ -83,7 +87,7 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 		return nil, err
 	}
 	c.bytes, c.files = done.BytesAdded, done.FilesAdded
-	if err := c.t.index.landed(ctx, done, w.written, w.orders, w.gone); err != nil {
+	if err := c.t.index.landed(ctx, done, &w.news); err != nil {
 		c.t.index.distrust(err)
 	}
 	return done, nil
@@ -97,6 +101,9 @@ func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.
 			return nil, nil, err
 		}
 		c.t.index = index
+	}
+	if err := c.t.lookAtTombstones(ctx); err != nil {
+		return nil, nil, err
 	}
 	if err := c.t.index.bring(ctx, snap); err != nil {
 		return nil, nil, err

@@ -21,11 +21,7 @@ type upsertWriter struct {
 	edit    *delta.Edit
 	losing  []delta.Add // files that may lose rows
 	numbers map[keyindex.FileID]int
-
-	// What the index is told once the commit has landed.
-	written []keyindex.Fingerprint
-	orders  []byte
-	gone    []keyindex.Fingerprint
+	news    indexNews
 }
 
 // write begins an edit of the snapshot and puts the upsert into it. Rows that the table does not accept become rejects.
@@ -131,9 +127,9 @@ func (w *upsertWriter) put(ctx context.Context, keys []int, whole arrow.RecordBa
 	var inserted, updated []int32
 	var of []int
 	for n, i := range keys {
-		w.written = append(w.written, w.keys[i].key)
+		w.news.written = append(w.news.written, w.keys[i].key)
 		if w.index.sequence != nil {
-			w.orders = append(w.orders, w.order(w.keys[i].last)...)
+			w.news.orders = append(w.news.orders, w.orderOf(i)...)
 		}
 		if w.acts[i] == actInsert {
 			inserted = append(inserted, int32(n))
@@ -162,7 +158,7 @@ func (w *upsertWriter) deleteKeys(ctx context.Context, keys []int) error {
 		w.edit.Delete(file, rows)
 	}
 	for _, i := range keys {
-		w.gone = append(w.gone, w.keys[i].key)
+		w.news.gone = append(w.news.gone, w.keys[i].key)
 	}
 	if !w.feed || len(keys) == 0 {
 		return nil
@@ -317,8 +313,11 @@ func (u *upsert) assembleColumn(f *delta.Field, keys []int, whole []expr.Span) (
 // sentBy is the row of the last change of the key that sent the column.
 func (u *upsert) sentBy(i, column int) (row int32, sent bool) {
 	k := &u.keys[i]
-	if column < 0 || k.delete {
-		return 0, false // of a soft delete the row stays as it is stored
+	switch {
+	case column < 0:
+		return 0, false
+	case k.delete: // of a soft delete the row stays as it is stored, but for what orders it
+		return u.sequenceRow(i, column)
 	}
 	if !u.rows.unsent.Has(int(k.last), column) {
 		return k.last, true

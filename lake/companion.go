@@ -1,0 +1,51 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"path"
+	"sync"
+
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/store"
+)
+
+// companion is a table beside one of the target, which the first commit to it makes.
+type companion struct {
+	name   string
+	st     store.Store
+	engine string
+
+	mu    sync.Mutex
+	delta *delta.Table
+}
+
+// look returns the newest snapshot, nil when there is no table.
+func (c *companion) look(ctx context.Context) (*delta.Snapshot, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.delta == nil {
+		d, err := delta.Open(ctx, c.st, &delta.OpenOptions{EngineInfo: c.engine})
+		if errors.Is(err, delta.ErrNoTable) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.delta = d
+	}
+	return c.delta.Snapshot(ctx)
+}
+
+// need is look, but makes the table, as opts says, under the companion's name.
+func (c *companion) need(ctx context.Context, opts delta.CreateOptions) (*delta.Snapshot, error) {
+	snap, err := c.look(ctx)
+	if snap != nil || err != nil {
+		return snap, err
+	}
+	opts.Name, opts.EngineInfo = path.Base(c.name), c.engine
+	if _, err := delta.Create(ctx, c.st, &opts); err != nil && !errors.Is(err, delta.ErrTableExists) {
+		return nil, err
+	}
+	return c.look(ctx)
+}

@@ -1,0 +1,226 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/store"
+)
+
+// TombstoneOptions say how deleted keys are remembered where changes may come late: in mode Upsert with SequenceBy.
+type TombstoneOptions struct {
+	// Table names the table that remembers the deleted keys of a table. Default TombstonesName.
+	Table func(table string) string
+	// Keep is how long they are remembered in source time: until a change comes whose first column of SequenceBy, a
+	// timestamp or a date, is as much later than that of the delete. Default 7 days.
+	Keep time.Duration
+	// KeepCount is how many are remembered where that column is no time: those with the greatest sequences. Default 10
+	// million.
+	KeepCount int64
+}
+
+const (
+	defaultKeep      = 7 * 24 * time.Hour
+	defaultKeepCount = 10_000_000
+)
+
+func (o *TombstoneOptions) setDefaults() {
+	if o.Table == nil {
+		o.Table = TombstonesName
+	}
+	if o.Keep <= 0 {
+		o.Keep = defaultKeep
+	}
+	if o.KeepCount <= 0 {
+		o.KeepCount = defaultKeepCount
+	}
+}
+
+// TombstonesName is where a table's deleted keys are remembered unless it is said otherwise: beside it, with "_tombstones"
+// behind its name.
+func TombstonesName(table string) string { return strings.TrimRight(table, "/") + "_tombstones" }
+
+// remembersDeletes reports whether deleted keys need tombstones: changes may come late, and a delete leaves no row that
+// would tell, or none yet.
+func (o *TargetOptions) remembersDeletes() bool {
+	return o.Mode == Upsert && len(o.Key.SequenceBy) > 0 && o.Key.Deletes != IgnoreDeletes
+}
+
+// A tombstone says that a key was deleted, and at which sequence. It is a row of the tombstones table,
+//
+//	columns of the key | columns of the sequence | when, by which lane, and where in it
+//
+// which is append-only: a fact stays true when the key comes back, whose row then has a greater sequence. It is committed
+// before the commit of the table that deletes the row, so that it is never missing; seeing it again, as a replay does,
+// changes nothing. The key index holds it where it would hold the row, so that one look-up answers both.
+const (
+	tombstoneOrigin   = "_deleted_origin"
+	tombstoneOriginID = "_deleted_origin_id"
+	tombstoneLane     = "_deleted_lane"
+	tombstoneSeq      = "_deleted_seq"
+)
+
+// tombstones is the tombstones table of one table. It need not exist.
+type tombstones struct {
+	companion
+	opts TombstoneOptions
+}
+
+// tombstoneTxn is, in the table, the version of the tombstones table that its commits knew. A commit that has others to
+// tell of moves it, and each depends on it: so no row lands that would not be written if its tombstone had been seen.
+const tombstoneTxn = "freshet#tombstones"
+
+// fence makes the transaction on the snapshot depend on which tombstones were known, of which this version is the newest.
+func (s *tombstones) fence(tx *delta.Transaction, snap, known *delta.Snapshot) {
+	if s == nil {
+		return
+	}
+	expect(tx, snap, tombstoneTxn)
+	if was, ok := snap.Txn(tombstoneTxn); known != nil && (!ok || was != known.Version()) {
+		tx.AddTxn(tombstoneTxn, known.Version())
+	}
+}
+
+// schema is that of the tombstones of a table. columns are its key and sequence columns.
+func (r *rowIndex) tombstoneSchema(table *delta.Schema) (*delta.Schema, error) {
+	var fields []arrow.Field
+	for _, name := range r.columns {
+		f, _ := table.Lookup(name)
+		fields = append(fields, arrow.Field{Name: f.Name, Type: delta.ArrowType(f.Type), Nullable: true})
+	}
+	fields = append(fields,
+		arrow.Field{Name: DeletedAtColumn, Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true},
+		arrow.Field{Name: tombstoneOrigin, Type: arrow.BinaryTypes.String, Nullable: true},
+		arrow.Field{Name: tombstoneOriginID, Type: arrow.BinaryTypes.String, Nullable: true},
+		arrow.Field{Name: tombstoneLane, Type: arrow.BinaryTypes.String, Nullable: true},
+		arrow.Field{Name: tombstoneSeq, Type: arrow.PrimitiveTypes.Int64, Nullable: true})
+	return delta.SchemaFromArrow(arrow.NewSchema(fields, nil))
+}
+
+// commit adds rows to the tombstones table, which is made like table if need be, and returns it as it is then.
+func (s *tombstones) commit(ctx context.Context, r *rowIndex, table *delta.Snapshot, rows arrow.RecordBatch) (
+	_ *delta.Snapshot, err error) {
+	schema, err := r.tombstoneSchema(table.Schema())
+	if err != nil {
+		return nil, err
+	}
+	properties := map[string]string{}
+	if mode := table.Property("delta.columnMapping.mode"); mode != "" {
+		properties["delta.columnMapping.mode"] = mode
+	}
+	snap, err := s.need(ctx, delta.CreateOptions{Schema: schema, Properties: properties,
+		Description: "deleted keys of " + r.t.name})
+	if err != nil {
+		return nil, err
+	}
+	w, err := delta.NewWriter(s.st, snap.Metadata(), snap.Protocol(), &delta.WriterOptions{MemoryBytes: 16 << 20,
+		RowGroupBytes: 8 << 20})
+	if err != nil {
+		return nil, err
+	}
+	certain := true
+	defer func() {
+		if err != nil && certain {
+			r.t.a.tend.abort([]*delta.Writer{w})
+		}
+	}()
+	if err := w.Write(ctx, rows); err != nil {
+		return nil, err
+	}
+	adds, err := w.Close(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for range maxRaces {
+		tx := snap.Table().Begin(snap, nil)
+		tx.Add(adds...)
+		tx.Operation("STREAMING UPDATE", r.t.streaming("Append"), map[string]string{
+			"numAddedFiles": fmt.Sprint(len(adds)), "numOutputRows": fmt.Sprint(rows.NumRows()), "numRemovedFiles": "0"})
+		tx.BlindAppend(true)
+		done, err := tx.Commit(ctx)
+		if err == nil {
+			return done.Snapshot, nil
+		}
+		if !errors.Is(err, delta.ErrConflict) {
+			certain = false
+			return nil, err
+		}
+		if snap, err = s.look(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return nil, &freshet.Error{Code: freshet.CodeConflict, Class: freshet.ClassFailure, Place: s.name,
+		Msg: fmt.Sprintf("lost %d races in a row", maxRaces)}
+}
+
+// tombstoneMark says which tombstones an index holds: those of this version of this table. It is the index's note.
+type tombstoneMark struct {
+	table   string // its id; "": none
+	version int64
+}
+
+func markOf(snap *delta.Snapshot) tombstoneMark {
+	if snap == nil {
+		return tombstoneMark{}
+	}
+	return tombstoneMark{snap.Metadata().ID, snap.Version()}
+}
+
+func (m tombstoneMark) String() string {
+	if m.table == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s@%d", m.table, m.version)
+}
+
+func parseMark(note string) tombstoneMark {
+	i := strings.LastIndexByte(note, '@')
+	if i < 0 {
+		return tombstoneMark{}
+	}
+	v, err := strconv.ParseInt(note[i+1:], 10, 64)
+	if err != nil {
+		return tombstoneMark{}
+	}
+	return tombstoneMark{note[:i], v}
+}
+
+// leadsTo reports whether an index that holds the tombstones of m can be brought to those of the other.
+func (m tombstoneMark) leadsTo(other tombstoneMark) error {
+	if m.table != "" && (m.table != other.table || m.version > other.version) {
+		return fmt.Errorf("bring the tombstones %s of the key index to %s: %w", m, other, store.ErrNotFound)
+	}
+	return nil
+}
+
+// openTombstones returns the tombstones of a table, nil where it needs none.
+func (a *Target) openTombstones(table string) (*tombstones, error) {
+	if !a.opts.remembersDeletes() {
+		return nil, nil
+	}
+	name := a.opts.Key.Tombstones.Table(table)
+	st, err := a.open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &tombstones{companion: companion{name: name, st: st, engine: a.opts.EngineInfo}, opts: a.opts.Key.Tombstones}, nil
+}
+
+// lookAtTombstones finds the tombstones of now, for the index to show.
+func (t *table) lookAtTombstones(ctx context.Context) (err error) {
+	if t.tombstones == nil {
+		return nil
+	}
+	if t.index.tombs, err = t.tombstones.look(ctx); err != nil {
+		return explain(t.tombstones.name, err)
+	}
+	return nil
+}
