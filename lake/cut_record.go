@@ -126,18 +126,13 @@ func (r *recorder) take(ctx context.Context, m freshet.Moment) (*Cut, error) {
 
 // tables are those that the target knows, and those of the newest cut that it has not met yet.
 func (r *recorder) tables(ctx context.Context) ([]*table, error) {
-	r.a.mu.Lock()
-	known := map[string]*table{}
-	for name, t := range r.a.tables {
-		known[name] = t
-	}
-	r.a.mu.Unlock()
+	known := r.a.together()
 	if r.head != nil {
 		for _, h := range r.head.Tables {
 			if known[h.Name] != nil {
 				continue
 			}
-			t, err := r.a.table(h.Name)
+			t, err := r.a.ownerOf(h.Name, r.head.Tables).table(h.Name)
 			if err != nil {
 				return nil, err
 			}

@@ -45,16 +45,46 @@ type Beside struct {
 	Name   func(table string) string
 }
 
-var _ freshet.Target = (*Group)(nil)
+var _ freshet.Cutter = (*Group)(nil)
 
 // NewGroup returns the group of a target and those beside it. All are the group's, and have one app.
 func NewGroup(main *Target, beside ...Beside) *Group {
 	same := func(table string) string { return table }
 	g := &Group{parts: []*groupPart{{main, same, map[groupLane]int64{}}}, pending: map[string][]bool{}}
+	main.beside = beside
 	for _, b := range beside {
 		g.parts = append(g.parts, &groupPart{b.Target, b.Name, map[groupLane]int64{}})
 	}
 	return g
+}
+
+// Cut records a cut of all tables of the group.
+func (g *Group) Cut(ctx context.Context, m freshet.Moment) (recorded bool, err error) {
+	return g.parts[0].Cut(ctx, m)
+}
+
+// OpenDay is that of the table itself.
+func (g *Group) OpenDay(ctx context.Context) (freshet.Day, error) { return g.parts[0].OpenDay(ctx) }
+
+// together are the tables that the target knows, with those beside them, by name.
+func (a *Target) together() map[string]*table {
+	a.mu.Lock()
+	known := maps.Clone(a.tables)
+	a.mu.Unlock()
+	for _, b := range a.beside {
+		maps.Copy(known, b.Target.together())
+	}
+	return known
+}
+
+// ownerOf is the target whose table has this name: one beside, if it lies there beside one of these tables.
+func (a *Target) ownerOf(name string, tables []CutTable) *Target {
+	for _, b := range a.beside {
+		if slices.ContainsFunc(tables, func(t CutTable) bool { return t.Name != name && b.Name(t.Name) == name }) {
+			return b.Target
+		}
+	}
+	return a
 }
 
 // Open opens all.

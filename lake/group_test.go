@@ -2,6 +2,7 @@ package lake_test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	freshet "github.com/freshet-io/freshet"
@@ -73,4 +74,32 @@ func TestGroup_LogAddedLater_BeginsWhereTheTableIs(t *testing.T) {
 		rows[lane] = rows[lane][len(before[lane]):]
 	}
 	freshettest.CheckOnce(t, "the log's rows", w.rows(t, logOf("t")), rows)
+}
+
+// Cuts show the table and its log at one moment.
+func TestGroup_Cuts_ShowBothAtOneMoment(t *testing.T) {
+	w, o := newWorld(), mixed(6, 2, 12)
+	must(t, pipe(o, 1, logged(w.open, withCuts), 4).Run(t.Context()))
+	o.Append(freshettest.Lane(0), 0, freshettest.GoodRecord)
+	must(t, pipe(o, 1, logged(w.open, withCuts), 4).Run(t.Context()))
+	cuts := w.cuts(t)
+	if len(cuts) < 3 {
+		t.Fatalf("got %d cuts, want some", len(cuts))
+	}
+	for _, c := range cuts {
+		if len(c.Tables) != 2 || c.Tables[0].Name != "t" || c.Tables[1].Name != "t_log" {
+			t.Fatalf("cut %d: got the tables %+v, want t and t_log", c.Number, c.Tables)
+		}
+		table, log := sorted(w.rowsAt(t, "t", c.Tables[0].Version)), sorted(w.rowsAt(t, "t_log", c.Tables[1].Version))
+		got, want := map[freshettest.Row]int{}, map[freshettest.Row]int{}
+		for _, r := range table {
+			want[r]++
+		}
+		for _, r := range log {
+			got[r]++
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("cut %d: the log has %v, the table %v", c.Number, got, want)
+		}
+	}
 }

@@ -85,7 +85,8 @@ type Target struct {
 	care *upkeep   // nil: none is wanted
 	cuts *recorder // nil: no cuts are recorded
 
-	fills []fill // of opts
+	fills  []fill   // of opts
+	beside []Beside // in a group of which this is the first: the others
 
 	buffers delta.Buffers // of the data files' writers, handed on from commit to commit
 
