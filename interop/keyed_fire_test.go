@@ -51,7 +51,7 @@ func TestKeyed_KilledWithTheIndexDamaged_TableIsWhatTheTopicSays(t *testing.T) {
 			}
 			stop()
 			start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(patience)
-			wantAccounts(t, table, a.state(), true)
+			a.want(t, table, a.state(), true)
 		})
 	}
 }
@@ -158,7 +158,7 @@ func TestKeyed_TwoCopiesFrozenInTurn_TableIsWhatTheTopicSays(t *testing.T) {
 				m.mustEnd(patience)
 			}
 			start(t, nil, "run", files[0], "--until-caught-up", "--progress", "off").mustEnd(patience)
-			wantAccounts(t, table, a.state(), true)
+			a.want(t, table, a.state(), true)
 		})
 	}
 }

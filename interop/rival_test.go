@@ -38,8 +38,8 @@ func newRival(t *testing.T, e *engine, table, folder string) *rival {
 	return r
 }
 
-// do has the engine append ten rows, update or delete up to ten, overwrite the table with ten, or optimize it; it reports
-// whether that was committed.
+// do has the engine append ten rows, update or delete up to ten, merge some of both, overwrite the table with ten, or optimize
+// it; it reports whether that was committed.
 func (r *rival) do(op string) bool {
 	r.t.Helper()
 	r.turn++
@@ -48,6 +48,17 @@ func (r *rival) do(op string) bool {
 	case "append", "overwrite":
 		q.Rows = map[int64]string{}
 		for range 10 {
+			q.Rows[r.next] = fmt.Sprintf("rival %d", r.next)
+			r.next++
+		}
+	case "merge":
+		q.Rows = map[int64]string{}
+		for i, id := range slices.Sorted(maps.Keys(r.mine)) {
+			if (i+r.turn)%5 == 0 && len(q.Rows) < 5 {
+				q.Rows[id] = fmt.Sprintf("rival %d of turn %d", id, r.turn)
+			}
+		}
+		for range 5 {
 			q.Rows[r.next] = fmt.Sprintf("rival %d", r.next)
 			r.next++
 		}
@@ -79,7 +90,7 @@ func (r *rival) do(op string) bool {
 
 func (r *rival) apply(q request) {
 	switch q.Do {
-	case "append":
+	case "append", "merge":
 		maps.Copy(r.mine, q.Rows)
 	case "overwrite":
 		r.mine = q.Rows

@@ -11,6 +11,7 @@ serve.py ENGINE reads a JSON object a line and answers each with one before it r
 {"do": "create", "table": DIR, "properties": {…}}     a table with `id BIGINT, s STRING`, and for such tables (DIR or s3://…):
 {"do": "append", "rows": {ID: S}, "mark": TEXT}       mark goes into commitInfo
 {"do": "update"|"delete", "ids": [...], "mark": …}    an update appends "+" to s
+{"do": "merge", "rows": …}                            rows whose id is there are changed, others come
 {"do": "overwrite", "rows": …}, {"do": "optimize"}
 {"do": "open", "table": DIR}                          the writes that follow build upon the version that there is now (delta-rs)
 

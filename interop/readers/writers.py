@@ -40,6 +40,10 @@ class Spark(Writer):
     def delete(self, table, ids, mark):
         self._marked(mark, f"DELETE FROM delta.`{table}` WHERE {among(ids)}")
 
+    def merge(self, table, rows, mark):
+        self._marked(mark, f"MERGE INTO delta.`{table}` t USING ({values(rows)} AS s(id, s)) s ON t.id = s.id "
+                     "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
+
     def optimize(self, table, mark):
         self._marked(mark, f"OPTIMIZE delta.`{table}`")
 
@@ -83,6 +87,10 @@ class DeltaRs(Writer):
 
     def delete(self, table, ids, mark):
         self._take(table).delete(among(ids), commit_properties=marked(mark))
+
+    def merge(self, table, rows, mark):
+        (self._take(table).merge(arrow(rows), "t.id = s.id", source_alias="s", target_alias="t", commit_properties=marked(mark))
+         .when_matched_update_all().when_not_matched_insert_all().execute())
 
     def optimize(self, table, mark):
         self._take(table).optimize.compact(commit_properties=marked(mark))
