@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 
@@ -11,6 +12,7 @@ import (
 	arrowparquet "github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/file"
 
+	"github.com/freshet-io/freshet/delta/internal/parquet"
 	"github.com/freshet-io/freshet/store"
 )
 
@@ -168,12 +170,6 @@ func (f *remoteFile) view(at int64, n int, end int64) ([]byte, error) {
 	return data, err
 }
 
-// room is how many bytes a batch of the file's rows may take, with a page that is being read, and heldRoom how many the
-// pages and dictionaries may that stay in memory between batches: more than any file needs that is no bomb.
-func (f *remoteFile) room() int64 { return 40<<20 + 6*f.size }
-
-func (f *remoteFile) heldRoom() int { return int(16<<20 + 2*f.size) }
-
 // parquetFile is an open Parquet file whose bytes are not trusted.
 type parquetFile struct {
 	*file.Reader
@@ -242,6 +238,9 @@ func guard(key string, decode func() error) (err error) {
 	err = decode()
 	if err == nil || errors.Is(err, ErrCorrupt) || fromStore(err) {
 		return err
+	}
+	if errors.Is(err, parquet.ErrRoom) { // which fewer looks for
+		return fmt.Errorf("%w: %s cannot be decoded: %w", ErrCorrupt, key, err)
 	}
 	return corrupt("%s cannot be decoded: %v", key, err)
 }

@@ -72,12 +72,12 @@ func readCheckpointFile(ctx context.Context, st store.Store, key string, size in
 
 // groupReader reads one row group.
 type groupReader struct {
-	left   int64
-	leaves []*leaf
-	reads  []fieldRead
-	pass   []bool // those of the rows to come that a sieve lets pass; nil: all
-	room   int64  // bytes that the batch may yet take
-	most   int64  // bytes of a batch
+	left    int64
+	leaves  []*leaf
+	readers []*parquet.ColumnReader // of leaves
+	reads   []fieldRead
+	pass    []bool // those of the rows to come that a sieve lets pass; nil: all
+	room    *parquet.Room
 }
 
 // openGroup opens the columns of a row group that are wanted and not empty; nil when there are none.
@@ -92,8 +92,7 @@ func openGroup(f *parquetFile, i int, want kinds, sieve *statsSieve) (*groupRead
 	if len(chosen) == 0 || meta.NumRows() == 0 {
 		return nil, nil
 	}
-	g := &groupReader{left: meta.NumRows(), most: f.src.room()}
-	g.room = g.most
+	g := &groupReader{left: meta.NumRows(), room: f.src.room()}
 	var err error
 	if sieve != nil && present == kindAdd {
 		var some bool
@@ -101,10 +100,10 @@ func openGroup(f *parquetFile, i int, want kinds, sieve *statsSieve) (*groupRead
 			return nil, err
 		}
 	}
-	if g.leaves, err = openLeaves(f, i, chosen, &g.room); err != nil {
+	if g.leaves, err = openLeaves(f, i, chosen, g.room); err != nil {
 		return nil, err
 	}
-	g.reads = plan(g.leaves)
+	g.readers, g.reads = readersOf(g.leaves), plan(g.leaves)
 	return g, nil
 }
 
@@ -188,17 +187,20 @@ func chunkSpan(f *parquetFile, meta *metadata.RowGroupMetaData, column int) (spa
 
 // read decodes the next rows, column by column, and returns in rows those that hold a wanted action.
 func (g *groupReader) read(rows []Action) ([]Action, error) {
-	n := int(min(g.left, rowsAtOnce))
-	g.left -= int64(n)
-	g.room = g.most
-	passing := []parquet.Range{{From: 0, To: n}}
-	if g.pass != nil {
-		passing, g.pass = trueRanges(g.pass[:n]), g.pass[n:]
-	}
-	for _, l := range g.leaves {
-		if err := l.load(n, passing); err != nil {
-			return nil, err
+	var passing []parquet.Range
+	n, err := fewer(int(min(g.left, rowsAtOnce)), g.room, g.readers, func(n int) error {
+		passing = []parquet.Range{{From: 0, To: n}}
+		if g.pass != nil {
+			passing = trueRanges(g.pass[:n])
 		}
+		return loadAll(g.leaves, n, passing)
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.left -= int64(n)
+	if g.pass != nil {
+		g.pass = g.pass[n:]
 	}
 	rows = rows[:0]
 	for _, r := range passing {

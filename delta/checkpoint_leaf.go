@@ -31,9 +31,8 @@ func newLeaf(c *schema.Column) *leaf {
 		maxDef: uint8(c.MaxDefinitionLevel()), maxRep: c.MaxRepetitionLevel(), slots: uint8(slotLevel(c))}
 }
 
-// openLeaves opens columns of a row group, whose bytes are fetched together. room bounds the bytes of their
-// batches.
-func openLeaves(f *parquetFile, group int, columns []int, room *int64) ([]*leaf, error) {
+// openLeaves opens columns of a row group, whose bytes are fetched together. room is what they share.
+func openLeaves(f *parquetFile, group int, columns []int, room *parquet.Room) ([]*leaf, error) {
 	meta := f.RowGroup(group).MetaData()
 	var parts []span
 	for _, c := range columns {
@@ -65,6 +64,25 @@ func (l *leaf) load(n int, rows []parquet.Range) (err error) {
 	}
 	l.at, l.slot = 0, 0
 	return nil
+}
+
+// loadAll is load of all leaves.
+func loadAll(leaves []*leaf, n int, rows []parquet.Range) error {
+	for _, l := range leaves {
+		if err := l.load(n, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readersOf are the readers of leaves.
+func readersOf(leaves []*leaf) []*parquet.ColumnReader {
+	readers := make([]*parquet.ColumnReader, len(leaves))
+	for i, l := range leaves {
+		readers[i] = l.reader
+	}
+	return readers
 }
 
 // next takes the next entry of the batch. It returns the index of its value, -1 when it has none.

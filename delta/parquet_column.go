@@ -10,7 +10,7 @@ import (
 
 // openColumn opens a leaf column of a row group. room is as of parquet.Chunk. Errors: *UnsupportedError for
 // one that is encrypted.
-func (f *parquetFile) openColumn(meta *metadata.RowGroupMetaData, i int, room *int64) (*parquet.ColumnReader, error) {
+func (f *parquetFile) openColumn(meta *metadata.RowGroupMetaData, i int, room *parquet.Room) (*parquet.ColumnReader, error) {
 	part, err := chunkSpan(f, meta, i)
 	if err != nil {
 		return nil, err

@@ -73,14 +73,13 @@ func (r *fileReader) openLeaf(c *columnReader, f *pqarrow.SchemaField, meta *met
 	if err := c.check(column.TypeLength()); err != nil {
 		return err
 	}
-	if c.leaf, err = r.file.openColumn(meta, f.ColIndex, &r.room); err == nil && r.coded {
+	if c.leaf, err = r.file.openColumn(meta, f.ColIndex, r.room); err == nil && r.coded {
 		c.leaf.Code()
 	}
 	return err
 }
 
-// bytesOfRow is what a row takes in memory: on average over a row group of so many rows, but with the longest entries of
-// dictionaries.
+// bytesOfRow is what a row takes in memory on average over a row group of so many rows.
 func (c *columnReader) bytesOfRow(rows int64) int64 {
 	if c.leaf != nil {
 		return max(c.slots/max(rows, 1), 1)*int64(c.leaf.SlotBytes()) + c.text/max(rows, 1)
@@ -90,6 +89,17 @@ func (c *columnReader) bytesOfRow(rows int64) int64 {
 		n += child.bytesOfRow(rows)
 	}
 	return n
+}
+
+// appendReaders appends the readers of the column's leaves.
+func (c *columnReader) appendReaders(readers []*parquet.ColumnReader) []*parquet.ColumnReader {
+	if c.leaf != nil {
+		return append(readers, c.leaf)
+	}
+	for _, child := range c.children {
+		readers = child.appendReaders(readers)
+	}
+	return readers
 }
 
 func (c *columnReader) held() int {

@@ -206,7 +206,9 @@ func readColumn(t *testing.T, r *rand.Rand, data []byte, column, step, rows int,
 	}
 	leaves := map[int]bool{}
 	chooseAll(&schema.Fields[column], leaves)
-	file := &fileReader{file: f, room: 1 << 30, coded: r.IntN(2) == 0}
+	room := &parquet.Room{Most: 1 << 30}
+	room.Alone()
+	file := &fileReader{file: f, room: room, coded: r.IntN(2) == 0}
 	c, err := file.openColumn(&schema.Fields[column], leaves, f.MetaData().RowGroup(0))
 	if err != nil {
 		t.Fatal(err)

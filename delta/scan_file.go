@@ -8,6 +8,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 	"github.com/apache/arrow-go/v18/parquet/schema"
+
+	"github.com/freshet-io/freshet/delta/internal/parquet"
 )
 
 // readFile hands the file's live rows, filtered, to emit. What is wrong with the bytes is ErrCorrupt.
@@ -25,7 +27,8 @@ func (p *scanPlan) readFile(ctx context.Context, wanted wantedFile, emit emitRow
 	if err != nil {
 		return absent(err)
 	}
-	r := &fileReader{plan: p, add: add, file: f, key: at.key, rows: rows, coded: p.opts.coded}
+	r := &fileReader{plan: p, add: add, file: f, key: at.key, rows: rows, coded: p.opts.coded,
+		room: f.src.room()}
 	if err := guardScan(at.key, r.open); err != nil {
 		return err
 	}
@@ -65,7 +68,7 @@ type fileReader struct {
 	columns []fileColumn // one a field of plan.read
 	rows    *fileRows    // that are read; nil: all
 	row     int64        // of the file, that comes next
-	room    int64        // that the batch may yet take
+	room    *parquet.Room
 	held    int          // by the columns' readers
 	coded   bool         // texts may be dictionary arrays
 }

@@ -23,12 +23,14 @@ const shortRuns = 8
 type scanGroup struct {
 	*fileReader
 	columns []*scanGroupColumn // one a field of plan.read; nil where the file has none
+	readers []*parquet.ColumnReader
 }
 
 // scanGroupColumn is a column of which parts are read.
 type scanGroupColumn struct {
 	*columnReader
-	behind int // rows that it has yet to pass over
+	behind  int // rows that it has yet to pass over
+	counted int // bytes that it keeps, as the file's reader knows
 }
 
 func (r *fileReader) readGroup(ctx context.Context, group int, emit emitRows) error {
@@ -47,12 +49,30 @@ func (r *fileReader) readGroup(ctx context.Context, group int, emit emitRows) er
 	}
 	step := g.step(rows)
 	for at := first; at < r.row; at += step {
+		n := min(r.row-at, step)
+		live := overlap(r.rows.spans(at, at+n), clip(may, int(at-first), int(at-first+n)))
+		if err := g.emit(ctx, int(n), live, at, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// emit reads the next n rows, from row from of the file on, and hands on those in live, in one batch or, where there is no
+// room for that, in several.
+func (g *scanGroup) emit(ctx context.Context, n int, live []expr.Span, from int64, emit emitRows) error {
+	for at, most := 0, n; at < n; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := min(r.row-at, step)
-		live := overlap(r.rows.spans(at, at+n), clip(may, int(at-first), int(at-first+n)))
-		batch, positions, err := g.batch(ctx, int(n), live, at)
+		var batch arrow.RecordBatch
+		var positions []int64
+		behind := g.behind()
+		read, err := fewer(min(n-at, most), g.room, g.readers, func(n int) (err error) {
+			g.setBehind(behind)
+			batch, positions, err = g.batch(ctx, n, clip(live, at, at+n), from+int64(at))
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -61,8 +81,27 @@ func (r *fileReader) readGroup(ctx context.Context, group int, emit emitRows) er
 				return err
 			}
 		}
+		at, most = at+read, 2*read
 	}
 	return nil
+}
+
+func (g *scanGroup) behind() []int {
+	behind := make([]int, len(g.columns))
+	for i, c := range g.columns {
+		if c != nil {
+			behind[i] = c.behind
+		}
+	}
+	return behind
+}
+
+func (g *scanGroup) setBehind(behind []int) {
+	for i, c := range g.columns {
+		if c != nil {
+			c.behind = behind[i]
+		}
+	}
 }
 
 // guardScan is guard for code that may come upon what this package does not support, which is no damage.
@@ -99,18 +138,18 @@ func (g *scanGroup) open(group int) error {
 		if c.field == nil {
 			continue
 		}
-		g.room = g.file.src.room()
 		column, err := g.openColumn(c.field, c.leaves, meta)
 		if err != nil {
 			return fmt.Errorf("column %q: %w", g.plan.read[i].Name, err)
 		}
 		g.columns[i] = &scanGroupColumn{columnReader: column}
-		g.hold(g.columns[i], 0)
+		g.readers = column.appendReaders(g.readers)
+		g.hold(g.columns[i])
 	}
 	return nil
 }
 
-// step is how many rows make a batch: BatchRows, less where rows are wide, or may be.
+// step is how many rows make a batch: BatchRows, less where rows are wide.
 func (g *scanGroup) step(rows int64) int64 {
 	wide := int64(1)
 	for _, c := range g.columns {
@@ -133,7 +172,6 @@ func (g *scanGroup) batch(ctx context.Context, n int, rows []expr.Span, from int
 			}
 		}
 	}()
-	g.room = g.file.src.room()
 	if p.where != nil && len(rows) > 0 {
 		var err error
 		if rows, err = g.filter(ctx, arrays, n, rows, from); err != nil {
@@ -264,13 +302,12 @@ func (g *scanGroup) read(c *scanGroupColumn, n int, rows []expr.Span) (arrow.Arr
 			ranges = append(ranges, parquet.Range{From: c.behind + s.From, To: c.behind + s.To})
 		}
 	}
-	before := c.held()
 	arr, _, err := c.columnReader.read(n+c.behind, ranges)
 	if err != nil {
 		return nil, err
 	}
 	c.behind = 0
-	g.hold(c, before)
+	g.hold(c)
 	if pickAfter {
 		defer arr.Release()
 		return expr.Take(arr, rows), nil
@@ -278,13 +315,19 @@ func (g *scanGroup) read(c *scanGroupColumn, n int, rows []expr.Span) (arrow.Arr
 	return arr, nil
 }
 
-// hold takes account of what a column's readers keep in memory, before of it known already, and has them give it up when
-// the readers of all columns keep too much.
-func (g *scanGroup) hold(c *scanGroupColumn, before int) {
-	if g.fileReader.held += c.held() - before; g.fileReader.held > g.file.src.heldRoom() {
-		g.fileReader.held -= c.held()
+// hold takes account of what a column's readers keep in memory, and has them give it up when the readers of all columns
+// keep too much.
+func (g *scanGroup) hold(c *scanGroupColumn) {
+	if g.count(c); g.fileReader.held > g.file.src.heldRoom() {
 		c.release()
+		g.count(c)
 	}
+}
+
+func (g *scanGroup) count(c *scanGroupColumn) {
+	now := c.held()
+	g.fileReader.held += now - c.counted
+	c.counted = now
 }
 
 // spanRows are the numbers of the rows in spans, from on.

@@ -280,28 +280,29 @@ func (s *statsSieve) sieveGroup(f *parquetFile, group int) (pass []bool, any boo
 		return nil, true, nil
 	}
 	room := f.src.room()
-	leaves, err := openLeaves(f, group, columns, &room)
+	leaves, err := openLeaves(f, group, columns, room)
 	if err != nil {
 		return nil, false, err
 	}
+	readers := readersOf(leaves)
 	pass = make([]bool, f.RowGroup(group).NumRows())
-	for from := 0; from < len(pass); from += sievedAtOnce {
-		part := pass[from:min(from+sievedAtOnce, len(pass))]
-		room = f.src.room()
-		for i := range part {
-			part[i] = true
+	for from := 0; from < len(pass); {
+		n, err := fewer(min(len(pass)-from, sievedAtOnce), room, readers, func(n int) error {
+			return loadAll(leaves, n, []parquet.Range{{From: 0, To: n}})
+		})
+		if err != nil {
+			return nil, false, err
 		}
-		for i, l := range leaves {
-			if err := l.load(len(part), []parquet.Range{{From: 0, To: len(part)}}); err != nil {
-				return nil, false, err
-			}
-			for j := range part {
+		part := pass[from : from+n]
+		for j := range part {
+			part[j] = true
+			for i, l := range leaves {
 				if at := l.next(); at >= 0 && part[j] {
 					part[j] = !tests[i](l, at)
 				}
 			}
 		}
-		any = any || slices.Contains(part, true)
+		any, from = any || slices.Contains(part, true), from+n
 	}
 	return pass, any, nil
 }

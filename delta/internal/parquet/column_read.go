@@ -52,9 +52,7 @@ type Chunk struct {
 	Entries  int64 // values and nulls, and lists without elements; what tells where the last row of a list ends
 	From, To int64 // in the file
 	Reach    int64 // how far the last page may, To or behind it
-	// Room is how many bytes Read may yet return, which it counts down, and the largest page that is believed. All readers
-	// of a file can share one.
-	Room *int64
+	Room     *Room // that all readers of a file share
 	// View returns bytes of the file from at on: n, or more, or less if the chunk ends before. They stay as they are.
 	View func(at int64, n int) ([]byte, error)
 }
@@ -89,7 +87,7 @@ type Texts struct {
 
 // ColumnReader reads a column chunk, pages of both versions and of any encoding. Page checksums are verified where there
 // are some. What is wrong with the bytes is an error. Memory: Held, which is a page and the dictionary, and what Read
-// returns. It is for one goroutine.
+// returns, Room in sum. It is for one goroutine.
 type ColumnReader struct {
 	c     Chunk
 	width int // of a value, 0 of PhysicalBytes
@@ -105,6 +103,8 @@ type ColumnReader struct {
 	beyond   int64 // entries of the pages that are not open yet
 	page     []byte
 	recoded  []byte
+	own      bool // plain is in page or recoded, or in what was these
+	lent     int  // bytes of them that Values have, of which the open page is yet read
 	defs     pageLevels
 	reps     []uint8 // of the entries that are left
 	plain    []byte  // values, when the page is PLAIN
@@ -126,7 +126,6 @@ type ColumnReader struct {
 
 var (
 	errEnds  = errors.New("the column ends before the last row of its row group")
-	errRoom  = errors.New("the rows take more memory than a file of this size is believed to")
 	errBegin = errors.New("the column begins in the middle of a list")
 )
 
@@ -154,40 +153,24 @@ func OpenColumn(c Chunk) (*ColumnReader, error) {
 // Code makes Read return texts outside of lists as places in the chunk's dictionary, where they are stored so.
 func (r *ColumnReader) Code() { r.places = true }
 
-// SlotBytes bounds the bytes that a slot takes in what Read returns, but for texts that pages have in full.
+// SlotBytes is what a slot takes in what Read returns, but for texts that pages have in full: those of the dictionary
+// count as if all were as frequent.
 func (r *ColumnReader) SlotBytes() int {
 	if r.c.Type == PhysicalBytes {
-		return 4 + r.dict.longest
+		return 4 + r.dict.average()
 	}
 	return r.width
 }
 
-// Held is the memory that the reader keeps between calls.
-func (r *ColumnReader) Held() int {
-	return cap(r.page) + cap(r.recoded) + cap(r.pageDefs) + cap(r.pageReps) + cap(r.dict.values) + 4*cap(r.dict.offsets) +
-		4*cap(r.indexBuf)
-}
-
-// Release gives the memory of the open page and of the dictionary back; when more is read they are decoded again.
-func (r *ColumnReader) Release() {
-	if r.left > 0 {
-		r.passed = r.entries - r.left
-		r.at, r.beyond = r.openAt, r.beyond+int64(r.entries)
-	}
-	r.left, r.reps, r.plain, r.indices, r.defs = 0, nil, nil, runs{}, pageLevels{}
-	r.page, r.recoded, r.pageDefs, r.pageReps, r.dict.values, r.dict.offsets = nil, nil, nil, nil, nil, nil
-	r.indexBuf = nil
-}
-
 // Read passes over the next n rows, which there must be, and returns those of them in rows, which ascend and are counted
-// from the first of the n. Fixed, Offsets and Data are the caller's.
+// from the first of the n. Fixed, Offsets and Data are the caller's. After ErrRoom the reader must Return to a mark.
 func (r *ColumnReader) Read(n int, rows []Range) (v Values, err error) {
 	total := 0
 	for _, s := range rows {
 		total += s.To - s.From
 	}
 	v = Values{Defs: r.defsBuf[:0], Reps: r.repsBuf[:0], Slots: r.slotsBuf[:0]}
-	if err := r.spend(total * max(r.width, 4)); err != nil {
+	if err := r.c.Room.spend(total * max(r.width, 4)); err != nil {
 		return v, err
 	}
 	switch {
@@ -219,13 +202,6 @@ func (r *ColumnReader) Read(n int, rows []Range) (v Values, err error) {
 		v.Texts = r.dict.texts()
 	}
 	return v, nil
-}
-
-func (r *ColumnReader) spend(n int) error {
-	if *r.c.Room -= int64(n); *r.c.Room < 0 {
-		return errRoom
-	}
-	return nil
 }
 
 // rows appends the next k rows to v; it passes over them when v is nil.
@@ -313,7 +289,7 @@ func (r *ColumnReader) take(v *Values, m int) error {
 		}
 		present = v.Slots[at:]
 		slots = len(present)
-		if err := r.spend(slots * max(r.width, 4)); err != nil {
+		if err := r.c.Room.spend(slots * max(r.width, 4)); err != nil {
 			return err
 		}
 	}

@@ -22,6 +22,14 @@ func (d *dictionary) texts() *Texts {
 	return &Texts{d.offsets, d.values[:d.offsets[d.entries]]}
 }
 
+// average is the bytes of a text, rounded up.
+func (d *dictionary) average() int {
+	if d.entries == 0 {
+		return 0
+	}
+	return (len(d.values) + d.entries - 1) / d.entries
+}
+
 var errValues = errors.New("a page has fewer values than its header says")
 
 // readDict decodes the chunk's dictionary page and makes the page after it the next one, unless one is open.

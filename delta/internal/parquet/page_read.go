@@ -34,8 +34,8 @@ func (r *ColumnReader) header() (h pageHeader, body int64, err error) {
 		if int64(h.compressed) > left-int64(n) {
 			return h, 0, fmt.Errorf("a page of %d bytes reaches beyond its column", h.compressed)
 		}
-		if int64(h.uncompressed) > *r.c.Room {
-			return h, 0, fmt.Errorf("a page of %d bytes: %w", h.uncompressed, errRoom)
+		if int64(h.uncompressed) > r.c.Room.left() {
+			return h, 0, fmt.Errorf("a page of %d bytes: %w", h.uncompressed, ErrRoom)
 		}
 		return h, r.at + int64(n), nil
 	}
@@ -159,23 +159,22 @@ func (r *ColumnReader) openValues(h *pageHeader, values []byte) (err error) {
 	}
 	r.bit = 0
 	r.plain, err = r.recode(h.encoding, values, h.values)
+	r.own = true
 	return err
 }
 
 // splitPage decompresses a page and begins its levels; values are what is behind them.
 func (r *ColumnReader) splitPage(h *pageHeader, packed []byte) (values []byte, err error) {
-	if cap(r.page) < h.uncompressed {
-		r.page = make([]byte, h.uncompressed)
-	}
-	r.page = r.page[:h.uncompressed]
+	r.own, r.lent = false, 0
 	if h.kind == pageDataV2 {
 		return r.splitV2(h, packed)
 	}
-	values = r.page
-	if r.c.Codec == compress.Codecs.Uncompressed && len(packed) == len(r.page) {
-		values = packed
-	} else if err := r.dec.decode(values, packed); err != nil {
-		return nil, err
+	values = packed
+	if r.c.Codec != compress.Codecs.Uncompressed || len(packed) != h.uncompressed {
+		values = r.pageOf(h.uncompressed)
+		if err := r.dec.decode(values, packed); err != nil {
+			return nil, err
+		}
 	}
 	reps, values, err := levelsV1(values, h.values, r.c.MaxRep, h.repLevels == encodingBits)
 	if err != nil {
@@ -187,9 +186,18 @@ func (r *ColumnReader) splitPage(h *pageHeader, packed []byte) (values []byte, e
 	return values, r.openLists(h.values, reps)
 }
 
+// pageOf returns memory for a decompressed page.
+func (r *ColumnReader) pageOf(n int) []byte {
+	if cap(r.page) < n {
+		r.page = make([]byte, n)
+	}
+	r.page, r.own = r.page[:n], true
+	return r.page
+}
+
 func (r *ColumnReader) splitV2(h *pageHeader, packed []byte) (values []byte, err error) {
 	size := h.defBytes + h.repBytes
-	if size > len(packed) || size > len(r.page) {
+	if size > len(packed) || size > h.uncompressed {
 		return nil, errRuns
 	}
 	reps, err := newPageLevels(packed[:h.repBytes], r.c.MaxRep)
@@ -201,7 +209,7 @@ func (r *ColumnReader) splitV2(h *pageHeader, packed []byte) (values []byte, err
 	}
 	values = packed[size:]
 	if !h.plain {
-		values = r.page[:h.uncompressed-size]
+		values = r.pageOf(h.uncompressed - size)
 		if err := r.dec.decode(values, packed[size:]); err != nil {
 			return nil, err
 		}
@@ -214,8 +222,8 @@ func (r *ColumnReader) openLists(n int, reps pageLevels) error {
 	if r.c.MaxRep == 0 {
 		return nil
 	}
-	if int64(n) > *r.c.Room/2 {
-		return fmt.Errorf("a page with %d entries: %w", n, errRoom)
+	if int64(n) > r.c.Room.left()/2 {
+		return fmt.Errorf("a page with %d entries: %w", n, ErrRoom)
 	}
 	if cap(r.pageReps) < n {
 		r.pageReps, r.pageDefs = make([]uint8, n), make([]uint8, n)

@@ -71,11 +71,12 @@ func FuzzColumnReader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, kind uint8, length uint16, maxDef, maxRep, codec uint8, rows uint16,
 		entries int64, seed uint64) {
-		room := int64(24<<20 + 4*len(data))
+		room := &parquet.Room{Most: int64(44<<20 + 7*len(data))}
+		room.Alone()
 		reader, err := parquet.OpenColumn(parquet.Chunk{
 			Type: parquet.Physical(kind), Length: int(length), MaxDef: int(maxDef), MaxRep: int(maxRep),
 			Slot: int(min(maxRep, maxDef)), Codec: compress.Compression(codec % 8), Entries: entries, To: int64(len(data)), Reach: int64(len(data)),
-			Room: &room, View: func(at int64, _ int) ([]byte, error) { return data[at:], nil },
+			Room: room, View: func(at int64, _ int) ([]byte, error) { return data[at:], nil },
 		})
 		if err != nil {
 			return
@@ -89,7 +90,7 @@ func FuzzColumnReader(f *testing.F) {
 				to := at + 1 + r.IntN(n-at)
 				ranges, total, at = append(ranges, parquet.Range{From: at, To: to}), total+to-at, to
 			}
-			room = int64(24<<20 + 4*len(data))
+			room.Alone()
 			v, err := reader.Read(n, ranges)
 			if held := reader.Held() + cap(v.Fixed) + cap(v.Data) + 4*cap(v.Offsets); held > 64<<20+10*len(data) {
 				t.Fatalf("%d bytes take %d of memory", len(data), held)

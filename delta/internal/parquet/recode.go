@@ -80,8 +80,8 @@ func (r *ColumnReader) deltaBytes(out, b []byte, n int) ([]byte, error) {
 		if size < 0 || size > int64(len(rest)) || shared[i] < 0 || shared[i] > int64(to-from) {
 			return out, errDelta
 		}
-		if int64(len(out))+4+shared[i]+size > *r.c.Room {
-			return out, errRoom
+		if int64(len(out))+4+shared[i]+size > r.c.Room.left() {
+			return out, ErrRoom
 		}
 		if r.c.Type == PhysicalBytes {
 			out = binary.LittleEndian.AppendUint32(out, uint32(shared[i]+size))
@@ -107,8 +107,8 @@ func (r *ColumnReader) ints(b []byte, n int) (out []int64, rest []byte, err erro
 	if total > uint64(n) {
 		return nil, nil, fmt.Errorf("a page has %d values, wanted at most %d", total, n)
 	}
-	if int64(total) > *r.c.Room/8 {
-		return nil, nil, errRoom
+	if int64(total) > r.c.Room.left()/8 {
+		return nil, nil, ErrRoom
 	}
 	if total == 0 {
 		return nil, b[t.pos:], nil

@@ -3,6 +3,7 @@ package parquet
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -13,7 +14,7 @@ const slack = 16
 
 var (
 	errIndex = errors.New("an index points behind the dictionary")
-	errLarge = errors.New("values of more than 2 GiB in one batch")
+	errLarge = fmt.Errorf("values of more than 2 GiB in one batch: %w", ErrRoom)
 	errLevel = errors.New("a definition level is higher than the column's")
 )
 
@@ -116,12 +117,26 @@ func (r *ColumnReader) readBytes(v *Values, k int) error {
 	if r.coded {
 		return r.gatherBytes(v, k)
 	}
-	rest := r.plain
-	before := len(v.Data)
-	if before > maxData-len(rest) {
-		return errLarge
+	size := len(r.plain) / r.left * k // as long as those of the page are on average
+	known := len(v.Data)+len(r.plain) > maxData || !r.c.Room.fits(len(r.plain), r.Held())
+	if known {
+		var err error
+		if size, err = plainSize(r.plain, k); err != nil {
+			return err
+		}
+		if len(v.Data)+size > maxData {
+			return errLarge
+		}
+		if err := r.c.Room.spend(size); err != nil {
+			return err
+		}
+		if int64(r.Held()) > r.c.Room.left() {
+			return r.handOver(v, k)
+		}
 	}
-	v.Data = slices.Grow(v.Data, len(rest)/r.left*k) // as long as those of the page are on average
+	before := len(v.Data)
+	v.Data = slices.Grow(v.Data, size)
+	rest := r.plain
 	for range k {
 		value, tail, err := plainBytes(rest)
 		if err != nil {
@@ -132,7 +147,43 @@ func (r *ColumnReader) readBytes(v *Values, k int) error {
 		rest = tail
 	}
 	r.plain = rest
-	return r.spend(len(v.Data) - before)
+	if known {
+		return nil
+	}
+	return r.c.Room.spend(len(v.Data) - before)
+}
+
+// handOver makes the memory of the open page that of its next k values, for which there is no room beside it.
+func (r *ColumnReader) handOver(v *Values, k int) error {
+	if !r.own || len(v.Data) > 0 {
+		return ErrRoom
+	}
+	page, rest, at := r.plain, r.plain, 0
+	for range k {
+		value, tail, err := plainBytes(rest)
+		if err != nil {
+			return err
+		}
+		at += copy(page[at:], value)
+		v.Offsets = append(v.Offsets, int32(at))
+		rest = tail
+	}
+	v.Data, r.plain = page[:at:at], rest
+	r.lent += cap(r.page) + cap(r.recoded)
+	r.page, r.recoded = nil, nil
+	return nil
+}
+
+// plainSize is the bytes of the first k PLAIN byte arrays, without their lengths.
+func plainSize(b []byte, k int) (size int, err error) {
+	for range k {
+		var v []byte
+		if v, b, err = plainBytes(b); err != nil {
+			return 0, err
+		}
+		size += len(v)
+	}
+	return size, nil
 }
 
 func (r *ColumnReader) gatherBytes(v *Values, k int) error {
@@ -152,7 +203,7 @@ func (r *ColumnReader) gatherBytes(v *Values, k int) error {
 		}
 		v.Offsets = append(v.Offsets, int32(total))
 	}
-	if err := r.spend(total - at); err != nil {
+	if err := r.c.Room.spend(total - at); err != nil {
 		return err
 	}
 	v.Data = slices.Grow(v.Data, total-at+slack)
@@ -216,7 +267,7 @@ func (r *ColumnReader) resolve(v *Values) error {
 		v.Offsets = append(v.Offsets, int32(len(v.Data)))
 	}
 	v.Places = nil
-	return r.spend(len(v.Data))
+	return r.c.Room.spend(len(v.Data))
 }
 
 // spread moves k values to the rows that have one.
