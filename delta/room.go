@@ -23,13 +23,13 @@ type readPlace struct {
 }
 
 // fewer reads n rows, or as many fewer as there is room for, and returns how many; readers are those of all columns. A read
-// that fails for want of room is tried again with half the rows.
+// that fails for want of room is tried again with those that fit, or half the rows.
 func fewer(n int, room *parquet.Room, readers []*parquet.ColumnReader, read func(n int) error) (int, error) {
 	places := make([]readPlace, len(readers))
 	for i, r := range readers {
 		places[i] = readPlace{r, r.Mark()}
 	}
-	for {
+	for first := true; ; first = false {
 		if room.Begin(readAtOnce); n <= 1 {
 			room.Alone()
 		}
@@ -37,7 +37,13 @@ func fewer(n int, room *parquet.Room, readers []*parquet.ColumnReader, read func
 		if n <= 1 || !errors.Is(err, parquet.ErrRoom) {
 			return n, err
 		}
-		n /= 2
+		var some *parquet.RoomError
+		switch {
+		case first && errors.As(err, &some) && some.Fit < n:
+			n = max(some.Fit, 1)
+		default:
+			n /= 2
+		}
 		for _, p := range places {
 			p.reader.Return(p.mark)
 		}

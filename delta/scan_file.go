@@ -69,8 +69,8 @@ type fileReader struct {
 	rows    *fileRows    // that are read; nil: all
 	row     int64        // of the file, that comes next
 	room    *parquet.Room
-	held    int          // by the columns' readers
-	coded   bool         // texts may be dictionary arrays
+	held    int  // by the columns' readers
+	coded   bool // texts may be dictionary arrays
 }
 
 // fileColumn is where a column's values come from: a field of the file, a constant, or, with neither, nowhere: it is null.

@@ -304,6 +304,10 @@ func (g *scanGroup) read(c *scanGroupColumn, n int, rows []expr.Span) (arrow.Arr
 	}
 	arr, _, err := c.columnReader.read(n+c.behind, ranges)
 	if err != nil {
+		var room *parquet.RoomError
+		if errors.As(err, &room) {
+			room.Fit -= c.behind
+		}
 		return nil, err
 	}
 	c.behind = 0

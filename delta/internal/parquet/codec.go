@@ -2,8 +2,10 @@ package parquet
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy"
@@ -83,8 +85,59 @@ func newZstd(v zstd.EncoderLevel) *zstd.Encoder {
 	return e
 }
 
+// bulky and spare are from how many bytes on a page must not be how many times smaller than what it holds: readers, ours
+// among them, take it for a bomb.
+const bulky, spare = 16 << 20, 6
+
 // compress returns b compressed. The result is valid until the next call.
 func (z *compressor) compress(b []byte, v level, s shape) ([]byte, error) {
+	out, err := z.squeeze(b, v, s)
+	if err == nil && len(b) > bulky && len(out) < len(b)/spare {
+		return z.stored(b)
+	}
+	return out, err
+}
+
+// stored has b as it is, in the form of the codec.
+func (z *compressor) stored(b []byte) ([]byte, error) {
+	z.out = z.out[:0]
+	switch z.codec {
+	case Zstd:
+		frame := &z.even.frame
+		z.out = frame.begin(z.out, len(b))
+		for part := range slices.Chunk(b, zstdBlock) {
+			z.out = append(frame.open(z.out, blockRaw, len(part)), part...)
+		}
+		z.out = frame.end(z.out)
+	case Snappy:
+		z.out = binary.AppendUvarint(z.out, uint64(len(b)))
+		for part := range slices.Chunk(b, 1<<16) {
+			z.out = append(z.out, 61<<2) // a literal whose length is given in two bytes
+			z.out = append(binary.LittleEndian.AppendUint16(z.out, uint16(len(part)-1)), part...)
+		}
+	case Gzip:
+		return z.gzip(b, gzip.NoCompression)
+	}
+	return z.out, nil
+}
+
+func (z *compressor) gzip(b []byte, level int) ([]byte, error) {
+	out := bytes.NewBuffer(z.out[:0])
+	g, err := gzip.NewWriterLevel(out, level)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := g.Write(b); err != nil {
+		return nil, err
+	}
+	if err := g.Close(); err != nil {
+		return nil, err
+	}
+	z.out = out.Bytes()
+	return z.out, nil
+}
+
+func (z *compressor) squeeze(b []byte, v level, s shape) ([]byte, error) {
 	switch z.codec {
 	case Zstd:
 		return z.zstd(b, v, s), nil
@@ -92,16 +145,7 @@ func (z *compressor) compress(b []byte, v level, s shape) ([]byte, error) {
 		z.out = snappy.Encode(z.out[:cap(z.out)], b)
 		return z.out, nil
 	case Gzip:
-		out := bytes.NewBuffer(z.out[:0])
-		g := gzip.NewWriter(out)
-		if _, err := g.Write(b); err != nil {
-			return nil, err
-		}
-		if err := g.Close(); err != nil {
-			return nil, err
-		}
-		z.out = out.Bytes()
-		return z.out, nil
+		return z.gzip(b, gzip.DefaultCompression)
 	}
 	return b, nil
 }

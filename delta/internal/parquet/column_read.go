@@ -92,26 +92,21 @@ type ColumnReader struct {
 	c     Chunk
 	width int // of a value, 0 of PhysicalBytes
 	dec   *decoder
-	at    int64  // of the next page
 	win   []byte // bytes of the file from winAt on
 	winAt int64
+	cursor
+	done int // rows that Read has passed
+	fit  int // values of those that it could not read that there was room for
 
 	openAt   int64 // of the open page
-	entries  int   // of it
-	left     int   // of them that are not read
-	passed   int   // entries to pass over when the page that comes next is opened
-	beyond   int64 // entries of the pages that are not open yet
+	opened   int   // how often what is open has changed
+	entries  int   // of the open page
 	page     []byte
 	recoded  []byte
 	own      bool // plain is in page or recoded, or in what was these
 	lent     int  // bytes of them that Values have, of which the open page is yet read
-	defs     pageLevels
-	reps     []uint8 // of the entries that are left
-	plain    []byte  // values, when the page is PLAIN
-	bit      int     // the next boolean of plain
-	indices  runs    // when it is not
-	coded    bool    // indices are of the dictionary
-	rle      bool    // indices are booleans
+	coded    bool // indices are of the dictionary
+	rle      bool // indices are booleans
 	pageReps []uint8
 	pageDefs []uint8
 
@@ -124,6 +119,19 @@ type ColumnReader struct {
 	indexBuf                   []uint32
 }
 
+// cursor is where a reader stands.
+type cursor struct {
+	at      int64 // of the next page
+	left    int   // entries of the open page that are not read
+	passed  int   // entries to pass over when the page that comes next is opened
+	beyond  int64 // entries of the pages that are not open yet
+	defs    pageLevels
+	reps    []uint8 // of the entries that are left
+	plain   []byte  // values, when the page is PLAIN
+	bit     int     // the next boolean of plain
+	indices runs    // when it is not
+}
+
 var (
 	errEnds  = errors.New("the column ends before the last row of its row group")
 	errBegin = errors.New("the column begins in the middle of a list")
@@ -131,7 +139,7 @@ var (
 
 // OpenColumn reads the dictionary, if there is one.
 func OpenColumn(c Chunk) (*ColumnReader, error) {
-	r := &ColumnReader{c: c, width: c.Type.Width(c.Length), at: c.From, beyond: c.Entries}
+	r := &ColumnReader{c: c, width: c.Type.Width(c.Length), cursor: cursor{at: c.From, beyond: c.Entries}}
 	if c.Type > PhysicalFixed || c.Type == PhysicalFixed && (c.Length <= 0 || c.Length > 1<<20) {
 		return nil, fmt.Errorf("values of physical type %d, %d bytes each", c.Type, c.Length)
 	}
@@ -163,8 +171,20 @@ func (r *ColumnReader) SlotBytes() int {
 }
 
 // Read passes over the next n rows, which there must be, and returns those of them in rows, which ascend and are counted
-// from the first of the n. Fixed, Offsets and Data are the caller's. After ErrRoom the reader must Return to a mark.
+// from the first of the n. Fixed, Offsets and Data are the caller's. Errors: *RoomError, after which the reader must
+// Return to a mark.
 func (r *ColumnReader) Read(n int, rows []Range) (v Values, err error) {
+	if r.done, r.fit = 0, 0; r.c.MaxRep > 0 {
+		return r.read(n, rows)
+	}
+	v, err = r.read(n, rows)
+	if errors.Is(err, ErrRoom) {
+		err = &RoomError{Fit: r.done + r.fit, err: err}
+	}
+	return v, err
+}
+
+func (r *ColumnReader) read(n int, rows []Range) (v Values, err error) {
 	total := 0
 	for _, s := range rows {
 		total += s.To - s.From
@@ -222,14 +242,14 @@ func (r *ColumnReader) rows(v *Values, k int) error {
 			if err != nil {
 				return err
 			}
-			k -= passed
+			k, r.done = k-passed, r.done+passed
 			continue
 		}
 		m := min(r.left, k)
 		if err := r.take(v, m); err != nil {
 			return err
 		}
-		k -= m
+		k, r.done = k-m, r.done+m
 	}
 	return nil
 }

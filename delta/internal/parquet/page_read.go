@@ -166,6 +166,7 @@ func (r *ColumnReader) openValues(h *pageHeader, values []byte) (err error) {
 // splitPage decompresses a page and begins its levels; values are what is behind them.
 func (r *ColumnReader) splitPage(h *pageHeader, packed []byte) (values []byte, err error) {
 	r.own, r.lent = false, 0
+	r.opened++
 	if h.kind == pageDataV2 {
 		return r.splitV2(h, packed)
 	}

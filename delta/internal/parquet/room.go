@@ -28,6 +28,9 @@ func (r *Room) fits(n, held int) bool {
 	return r.spent+int64(n) <= r.batch && r.spent+int64(n)+int64(held) <= r.Most
 }
 
+// rest is how many bytes the batch may yet take.
+func (r *Room) rest() int { return int(max(r.batch-r.spent, 0)) }
+
 // left is what a page may take beside what has been read.
 func (r *Room) left() int64 { return r.Most - r.spent }
 
@@ -35,30 +38,47 @@ func (r *Room) left() int64 { return r.Most - r.spent }
 var ErrRoom = errors.New("it takes more memory than a file of this size is believed to; " +
 	"if it is sound, have it written anew with less compression")
 
-// Mark is where a reader stands.
+// RoomError is an ErrRoom that tells where room ended.
+type RoomError struct {
+	Fit int // rows from the first on that there was room for in this column, or fewer; 0 may mean that it is not known
+	err error
+}
+
+func (e *RoomError) Error() string { return e.err.Error() }
+
+// Unwrap makes errors.Is(err, ErrRoom) true.
+func (e *RoomError) Unwrap() error { return e.err }
+
+// Mark is where a reader stood.
 type Mark struct {
-	at     int64
-	passed int
-	beyond int64
+	cursor
+	opened int
+	again  cursor // the same place, with no page open
 }
 
 // Mark is where the next Read begins.
 func (r *ColumnReader) Mark() Mark {
+	m := Mark{cursor: r.cursor, opened: r.opened, again: cursor{at: r.at, passed: r.passed, beyond: r.beyond}}
 	if r.left > 0 {
-		return Mark{at: r.openAt, passed: r.entries - r.left, beyond: r.beyond + int64(r.entries)}
+		m.again = cursor{at: r.openAt, passed: r.entries - r.left, beyond: r.beyond + int64(r.entries)}
 	}
-	return Mark{at: r.at, passed: r.passed, beyond: r.beyond}
+	return m
 }
 
-// Return makes the next Read begin at a mark, also after a Read that failed; the page is decoded again.
+// Return makes the next Read begin at a mark, also after a Read that failed.
 func (r *ColumnReader) Return(m Mark) {
-	r.at, r.passed, r.beyond = m.at, m.passed, m.beyond
-	r.left, r.lent, r.reps, r.plain, r.indices, r.defs = 0, 0, nil, nil, runs{}, pageLevels{}
+	if m.left > 0 && m.opened == r.opened {
+		r.cursor = m.cursor
+		return
+	}
+	r.cursor, r.lent = m.again, 0
+	r.opened++
 }
 
 // Release gives the memory of the open page and of the dictionary back; when more is read they are decoded again.
 func (r *ColumnReader) Release() {
-	r.Return(r.Mark())
+	r.cursor, r.lent = r.Mark().again, 0
+	r.opened++
 	r.page, r.recoded, r.pageDefs, r.pageReps, r.dict.values, r.dict.offsets = nil, nil, nil, nil, nil, nil
 	r.indexBuf = nil
 }

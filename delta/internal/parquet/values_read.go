@@ -121,7 +121,7 @@ func (r *ColumnReader) readBytes(v *Values, k int) error {
 	known := len(v.Data)+len(r.plain) > maxData || !r.c.Room.fits(len(r.plain), r.Held())
 	if known {
 		var err error
-		if size, err = plainSize(r.plain, k); err != nil {
+		if size, r.fit, err = plainSize(r.plain, k, r.c.Room.rest()); err != nil {
 			return err
 		}
 		if len(v.Data)+size > maxData {
@@ -130,6 +130,7 @@ func (r *ColumnReader) readBytes(v *Values, k int) error {
 		if err := r.c.Room.spend(size); err != nil {
 			return err
 		}
+		r.fit = 0
 		if int64(r.Held()) > r.c.Room.left() {
 			return r.handOver(v, k)
 		}
@@ -169,21 +170,24 @@ func (r *ColumnReader) handOver(v *Values, k int) error {
 		rest = tail
 	}
 	v.Data, r.plain = page[:at:at], rest
+	r.opened++
 	r.lent += cap(r.page) + cap(r.recoded)
 	r.page, r.recoded = nil, nil
 	return nil
 }
 
-// plainSize is the bytes of the first k PLAIN byte arrays, without their lengths.
-func plainSize(b []byte, k int) (size int, err error) {
+// plainSize is the bytes of the first k PLAIN byte arrays, without their lengths, and how many of them fit in so many.
+func plainSize(b []byte, k, most int) (size, fit int, err error) {
 	for range k {
 		var v []byte
 		if v, b, err = plainBytes(b); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		size += len(v)
+		if size += len(v); size <= most {
+			fit++
+		}
 	}
-	return size, nil
+	return size, fit, nil
 }
 
 func (r *ColumnReader) gatherBytes(v *Values, k int) error {
@@ -196,10 +200,11 @@ func (r *ColumnReader) gatherBytes(v *Values, k int) error {
 	}
 	at := len(v.Data)
 	total := at
-	for _, i := range indices {
-		total += int(r.dict.offsets[i+1] - r.dict.offsets[i])
-		if total > maxData {
-			return errLarge
+	most := min(at+r.c.Room.rest(), maxData)
+	for i, entry := range indices {
+		if total += int(r.dict.offsets[entry+1] - r.dict.offsets[entry]); total > most {
+			r.fit = i
+			return ErrRoom
 		}
 		v.Offsets = append(v.Offsets, int32(total))
 	}
