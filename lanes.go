@@ -41,13 +41,32 @@ func (l lanes) giveUp(table string, of []Lane) (dirty bool) {
 	return dirty
 }
 
-// giveUpTable is giveUp for all lanes of the table, of which nothing waits to be sealed any more.
-func (l lanes) giveUpTable(table string) {
+// giveUpTable is giveUp for all lanes of the table, of which nothing waits to be sealed any more. It returns them.
+func (l lanes) giveUpTable(table string) (keys []laneKey) {
 	for key, s := range l {
 		if key.table == table {
 			s.owned, s.dirty = false, false
+			keys = append(keys, key)
 		}
 	}
+	return keys
+}
+
+// ours are the lanes that no other process has taken, by table.
+func (l lanes) ours() map[string][]Lane {
+	all := map[string][]Lane{}
+	for key, s := range l {
+		if !s.left {
+			all[key.table] = append(all[key.table], key.lane)
+		}
+	}
+	return all
+}
+
+// fits reports whether the batch adjoins what is there of its lane, and has more.
+func (l lanes) fits(b *Batch) bool {
+	s := l[laneKey{b.Table, b.Lane}]
+	return s != nil && s.owned && b.After <= s.pos && b.Last > s.pos
 }
 
 // clean says that everything is sealed, and returns where the lanes are of which there was something, by table.
@@ -107,20 +126,35 @@ func (b *Batch) Cut(seq int64) {
 		return
 	}
 	i, _ := slices.BinarySearch(b.Seqs, seq+1)
+	b.slice(i, len(b.Seqs))
+}
+
+// until drops everything past seq.
+func (b *Batch) until(seq int64) {
+	b.Last = seq
+	b.Rejects = slices.DeleteFunc(b.Rejects, func(r Reject) bool { return r.Seq > seq })
+	if b.Rows == nil {
+		return
+	}
+	i, _ := slices.BinarySearch(b.Seqs, seq+1)
+	b.slice(0, i)
+}
+
+// slice leaves the rows [from, to).
+func (b *Batch) slice(from, to int) {
 	whole := b.Rows
-	b.Rows = whole.NewSlice(int64(i), whole.NumRows())
+	b.Rows = whole.NewSlice(int64(from), int64(to))
 	whole.Release()
-	b.Seqs = b.Seqs[i:]
-	rows := len(b.Seqs) + i
-	b.Unsent = b.Unsent.Take(i, rows)
+	b.Seqs = b.Seqs[from:to]
+	b.Unsent = b.Unsent.Take(from, to)
 	if b.Kinds != nil {
-		b.Kinds = b.Kinds[i:]
+		b.Kinds = b.Kinds[from:to]
 	}
 	if b.Stamps != nil {
-		b.Stamps = b.Stamps[i:]
+		b.Stamps = b.Stamps[from:to]
 	}
 	if b.Records != nil {
-		b.Records = b.Records[i:]
+		b.Records = b.Records[from:to]
 	}
 }
 

@@ -45,6 +45,8 @@ type Options struct {
 	ShutdownTimeout time.Duration
 	// StopAbove ends the run when too many records go to quarantine. nil: never.
 	StopAbove *StopAbove
+	// Days has the stream cut at the end of each day. nil: days are not told apart.
+	Days *Days
 	// Observer is told what happens.
 	Observer Observer
 	// Logger takes what a person should see. Default: nothing is logged.

@@ -33,13 +33,14 @@ type writer struct {
 	sealedAt time.Time         // when it was sealed last
 	rewound  int               // rewinds asked for
 	rejects  *rejectWindow
-	verdict  error // what the run ends with, once everything is committed
+	days     *dayGate // nil: days are not told apart
+	verdict  error    // what the run ends with, once everything is committed
 }
 
 func newWriter(r *run) *writer {
 	w := &writer{run: r, lanes: lanes{}, gens: map[string]int{}, strikes: map[string]int{},
 		troubles: map[string]string{}, pending: map[string]span{}, timer: time.NewTimer(time.Hour), first: true,
-		rejects: newRejectWindow(r.opts.StopAbove)}
+		rejects: newRejectWindow(r.opts.StopAbove), days: newDayGate(r.opts.Days)}
 	w.timer.Stop()
 	return w
 }
@@ -65,6 +66,9 @@ func (w *writer) loop(ctx context.Context, stopReading func()) error {
 }
 
 func (w *writer) work(ctx context.Context) error {
+	if err := w.openDay(ctx); err != nil {
+		return err
+	}
 	for {
 		var err error
 		over := false
@@ -80,11 +84,15 @@ func (w *writer) work(ctx context.Context) error {
 		case res := <-w.results:
 			err = w.settle(res)
 		case <-w.timer.C:
+		case <-w.days.tick():
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		if err == nil && !over {
 			err = w.sealIfDue(ctx)
+		}
+		if err == nil && !over {
+			err = w.closeDay(ctx, false)
 		}
 		if err != nil || over {
 			return err
@@ -101,13 +109,24 @@ func (w *writer) take(ctx context.Context, it item) (over bool, err error) {
 	if err := w.settleAll(ctx); err != nil || it.rewind != w.rewound {
 		return false, err
 	}
+	if err := w.closeDay(ctx, true); err != nil || it.rewind != w.rewound {
+		return false, err
+	}
 	w.verdict = w.rejects.final()
 	return true, nil
 }
 
 // write puts the batch through the steps into the target. It reports whether the run is over.
 func (w *writer) write(ctx context.Context, b *Batch) (over bool, err error) {
+	next := Day(0)
+	if w.lanes.fits(b) {
+		next = w.days.head(b, time.Now())
+	}
 	wanted, err := w.lanes.admit(b)
+	if next != 0 {
+		w.lanes.giveUp(b.Table, []Lane{b.Lane})
+		w.days.park(laneKey{b.Table, b.Lane}, next, time.Now())
+	}
 	if err != nil || !wanted {
 		b.Release()
 		return false, err
@@ -254,6 +273,11 @@ func (w *writer) settleAll(ctx context.Context) error {
 	if err := w.flush(ctx, group{}); err != nil {
 		return err
 	}
+	return w.settled(ctx)
+}
+
+// settled waits until everything that was handed over is done.
+func (w *writer) settled(ctx context.Context) error {
 	for w.flying > 0 {
 		select {
 		case res := <-w.results:
@@ -308,7 +332,9 @@ func (w *writer) lost(ctx context.Context, table, doing string, err error) error
 func (w *writer) stale(table string) {
 	w.target.Discard(table)
 	w.gens[table]++
-	w.lanes.giveUpTable(table)
+	for _, key := range w.lanes.giveUpTable(table) {
+		w.days.forget(key)
+	}
 	delete(w.pending, table)
 	if len(w.pending) == 0 && !w.uncut {
 		w.due = time.Time{}
@@ -351,6 +377,7 @@ func (w *writer) answer(ctx context.Context, a ask) error {
 	if a.own {
 		for lane, pos := range a.progress {
 			w.lanes.own(a.table, lane, pos)
+			w.days.forget(laneKey{a.table, lane})
 		}
 		w.expectCut()
 		close(a.done)
@@ -361,6 +388,9 @@ func (w *writer) answer(ctx context.Context, a ask) error {
 		delete(w.troubles, a.table)
 	}
 	dirty := w.lanes.giveUp(a.table, a.lanes)
+	for _, lane := range a.lanes {
+		w.days.forget(laneKey{a.table, lane})
+	}
 	g := group{passed: a.done}
 	if a.gone {
 		g.left = w.lanes.leave(a.table, a.lanes)

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -49,6 +50,7 @@ type Origin struct {
 type record struct {
 	seq  int64
 	kind RecordKind
+	at   time.Time // when the origin committed it; zero: it does not say
 }
 
 // NewOrigin returns an origin whose lanes "o[0]", "o[1]" … are empty.
@@ -76,13 +78,18 @@ func (o *Origin) Lanes() []freshet.Lane {
 
 // Append adds a record behind the last of the lane, skip seqs later than the next one.
 func (o *Origin) Append(l freshet.Lane, skip int64, kind RecordKind) {
+	o.AppendAt(l, skip, kind, time.Time{})
+}
+
+// AppendAt is Append of a record that says when the origin committed it.
+func (o *Origin) AppendAt(l freshet.Lane, skip int64, kind RecordKind, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	seq := skip
 	if rs := o.records[l]; len(rs) > 0 {
 		seq += rs[len(rs)-1].seq + 1
 	}
-	o.records[l] = append(o.records[l], record{seq, kind})
+	o.records[l] = append(o.records[l], record{seq, kind, at})
 	close(o.grown)
 	o.grown = make(chan struct{})
 }

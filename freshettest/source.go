@@ -25,6 +25,8 @@ type SourceOptions struct {
 	MaxBatch int
 	// Bounded makes Next end where the lanes ended at Open.
 	Bounded bool
+	// TellEnds has End know where lanes end.
+	TellEnds bool
 	// Lanes are the lanes to read. Default: all. Assign and Revoke change them.
 	Lanes []freshet.Lane
 	// Table names the table of a lane. Default: "t" for all.
@@ -227,7 +229,12 @@ func (s *Source) batch(l freshet.Lane, rs []record) *freshet.Batch {
 			rows.Field(0).(*array.StringBuilder).Append(l.String())
 			rows.Field(1).(*array.Int64Builder).Append(r.seq)
 			b.Seqs = append(b.Seqs, r.seq)
-			b.Records = append(b.Records, &freshet.Record{Raw: fmt.Appendf(nil, "%d", r.seq)})
+			b.Records = append(b.Records, &freshet.Record{Raw: fmt.Appendf(nil, "%d", r.seq), Time: r.at})
+			stamp := freshet.Stamp{Ordinal: -1}
+			if !r.at.IsZero() {
+				stamp.Committed = r.at.UnixMicro()
+			}
+			b.Stamps = append(b.Stamps, stamp)
 		case BadRecord:
 			b.Rejects = append(b.Rejects, freshet.Reject{Seq: r.seq, Code: freshet.CodeMalformed, Step: "decode",
 				Message: "bad on purpose", Record: freshet.Record{Raw: fmt.Appendf(nil, "bad %d", r.seq)}})
@@ -279,6 +286,11 @@ func (s *Source) Acked(table string) freshet.Progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.acked[table])
+}
+
+// End is the last seq of the lane, of a source that tells.
+func (s *Source) End(_ string, l freshet.Lane) (last int64, known bool) {
+	return s.origin.last(l), s.opts.TellEnds
 }
 
 // Close ends it.

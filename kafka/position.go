@@ -127,7 +127,8 @@ func (s *Source) newLane(t *table, l freshet.Lane, p partition, next, logEnd int
 	if s.o.Bounded {
 		end = s.ends[p].end
 	}
-	made := &lane{Lane: l, partition: p, table: t, start: next, next: next, end: end, log: logEnd}
+	made := &lane{Lane: l, partition: p, table: t, start: next, next: next, end: end}
+	made.log.Store(logEnd)
 	made.taken = made
 	return made
 }

@@ -141,7 +141,7 @@ func (r *reader) cut(fetches kgo.Fetches, now time.Time) []*job {
 			return
 		}
 		if p.Err == nil {
-			l.log = max(l.log, p.HighWatermark)
+			l.log.Store(max(l.log.Load(), p.HighWatermark))
 		}
 		if len(p.Records) > 0 {
 			l.strikes, l.empty = 0, 0
@@ -193,7 +193,7 @@ func (r *reader) cutLane(l *lane, records []*kgo.Record, now time.Time) []*job {
 // lag tells how far the lane is behind its log.
 func (s *Source) lag(l *lane) {
 	if s.o.Observer.Lag != nil {
-		s.o.Observer.Lag(l.Lane, max(l.log-l.next, 0))
+		s.o.Observer.Lag(l.Lane, max(l.log.Load()-l.next, 0))
 	}
 }
 
@@ -264,7 +264,8 @@ func (r *reader) seekTo(held bool) (lanes []*lane, offsets map[string]map[int32]
 			continue
 		}
 		l := &lane{Lane: k.old.Lane, partition: k.old.partition, table: k.old.table, taken: k.old.taken,
-			start: k.next, next: k.next, end: k.old.end, log: k.old.log}
+			start: k.next, next: k.next, end: k.old.end}
+		l.log.Store(k.old.log.Load())
 		r.ownLocked(l)
 		if offsets[l.topic] == nil {
 			offsets[l.topic] = map[int32]kgo.EpochOffset{}

@@ -81,7 +81,7 @@ func (r *reader) forget(t *table) {
 // caughtUp reports whether all of the table's lanes were read as far as there is something.
 func (r *reader) caughtUp(t *table) bool {
 	for _, l := range r.owned(t) {
-		if !l.gone.Load() && l.next < l.log && !l.done() {
+		if !l.gone.Load() && l.next < l.log.Load() && !l.done() {
 			return false
 		}
 	}

@@ -88,14 +88,14 @@ type lane struct {
 	freshet.Lane
 	partition
 	table *table
-	taken *lane       // the lane as it was when its partition became ours: itself, or what it took the place of
-	start int64       // the first offset wanted of it
-	gone  atomic.Bool // it is no longer ours, or is read from elsewhere: nothing of it is delivered any more
+	taken *lane        // the lane as it was when its partition became ours: itself, or what it took the place of
+	start int64        // the first offset wanted of it
+	log   atomic.Int64 // where the broker's log ended when we last heard of it; the reader sets it
+	gone  atomic.Bool  // it is no longer ours, or is read from elsewhere: nothing of it is delivered any more
 
 	// The reader's.
 	next    int64 // the next offset to take
 	end     int64 // bounded: where it ends, exclusive; else -1
-	log     int64 // where the broker's log ended when we last heard of it
 	strikes int   // errors since something was read
 	empty   int   // how often in a row the broker had nothing, although the log goes on
 	ailing  bool  // reading failed, and nothing was read since
@@ -271,6 +271,18 @@ func (s *Source) Ack(_ context.Context, _ string, progress freshet.Progress) err
 		}
 	}
 	return nil
+}
+
+// End is the last offset that the lane's partition had when the broker was heard of last.
+func (s *Source) End(_ string, l freshet.Lane) (last int64, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, have := range s.lanes {
+		if have.Lane == l {
+			return have.log.Load() - 1, true
+		}
+	}
+	return 0, false
 }
 
 // Close stops reading and leaves the group; ctx bounds the leaving.

@@ -1,0 +1,215 @@
+package freshet
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Days has the stream cut at the end of each day of the origin's time: a row of a later day waits until no lane has rows of
+// the open day to give any more; then all is committed, the Target, which must be a Cutter, records a cut, and the next day
+// is open. Days are those of UTC. The time of a row is when the origin committed it (Stamp.Committed), else the time of its
+// record; a row without a time is of the open day, and so is one that comes after its day was over.
+//
+//	lane a   23:58  23:59 │ 00:01 …      waits: its record is read again later
+//	lane b   23:57        │              quiet, and known to be at its end, or waited for for Wait
+//	                      └ cut at the end of the day
+type Days struct {
+	// Wait is how long a lane is waited for that gives nothing, once another lane has come to a later day. It is also
+	// how far clocks may be apart: a lane at its end counts as having passed midnight that long after it, and times
+	// that lie further ahead than that are not believed. Default 1 minute.
+	Wait time.Duration
+}
+
+// dayLook is how often lanes are looked at while the end of a day is near: a source tells nobody that a lane is at its end.
+const dayLook = 200 * time.Millisecond
+
+// dayGate keeps rows of later days back. A lane that comes to one is given up until the day is over, and then read again
+// from there: so nothing is held in memory. Only the write goroutine uses it.
+type dayGate struct {
+	wait   time.Duration
+	open   Day // 0: none is open, and every row with a time waits
+	parked map[laneKey]Day
+	since  time.Time // when the first lane was parked
+	seen   map[laneKey]time.Time
+	timer  *time.Timer
+	after  time.Time // not to be closed sooner: it could not be
+}
+
+func newDayGate(o *Days) *dayGate {
+	if o == nil {
+		return nil
+	}
+	d := &dayGate{wait: o.Wait, parked: map[laneKey]Day{}, seen: map[laneKey]time.Time{},
+		timer: time.NewTimer(time.Hour)}
+	d.timer.Stop()
+	if d.wait <= 0 {
+		d.wait = time.Minute
+	}
+	return d
+}
+
+// tick is when lanes are to be looked at.
+func (d *dayGate) tick() <-chan time.Time {
+	if d == nil {
+		return nil
+	}
+	return d.timer.C
+}
+
+// openDay asks which day is open.
+func (w *writer) openDay(ctx context.Context) error {
+	if w.days == nil {
+		return nil
+	}
+	to, ok := w.target.(Cutter)
+	if !ok {
+		return invariant("days are to be told apart, and the target records no cuts")
+	}
+	return w.waitOut(ctx, "read which day is open", func() (err error) {
+		w.days.open, err = to.OpenDay(ctx)
+		return err
+	})
+}
+
+// head cuts from the batch what begins with the first row of a later day, and returns that day; 0 when there is none.
+func (d *dayGate) head(b *Batch, now time.Time) Day {
+	if d == nil {
+		return 0
+	}
+	d.seen[laneKey{b.Table, b.Lane}] = now
+	latest := now.Add(d.wait)
+	for row := range b.NumRows() {
+		at := b.rowTime(row)
+		if at.IsZero() || at.After(latest) || DayOf(at) <= d.open {
+			continue
+		}
+		b.until(b.Seqs[row] - 1)
+		return DayOf(at)
+	}
+	return 0
+}
+
+// rowTime is when the origin committed the row, or made its record; zero when unknown.
+func (b *Batch) rowTime(row int) time.Time {
+	switch {
+	case b.Stamps != nil && b.Stamps[row].Committed != 0:
+		return time.UnixMicro(b.Stamps[row].Committed)
+	case b.Records != nil:
+		return b.Records[row].Record().Time
+	}
+	return b.Newest
+}
+
+// park has the lane wait, which is given up, until a day has begun.
+func (d *dayGate) park(key laneKey, first Day, now time.Time) {
+	if len(d.parked) == 0 {
+		d.since = now
+		d.timer.Reset(0)
+	}
+	d.parked[key] = first
+}
+
+// forget drops what is known of the lane: it is read from elsewhere.
+func (d *dayGate) forget(key laneKey) {
+	if d != nil {
+		delete(d.parked, key)
+		delete(d.seen, key)
+	}
+}
+
+// over reports whether no lane has rows of the open day to give any more.
+func (d *dayGate) over(l lanes, now time.Time, end func(laneKey) (int64, bool)) bool {
+	if len(d.parked) == 0 || now.Before(d.after) {
+		return false
+	}
+	for key, s := range l {
+		switch _, waits := d.parked[key]; {
+		case waits || s.left:
+		case !s.owned: // it is about to be read again
+			return false
+		case now.Before(later(d.since, d.seen[key]).Add(d.wait)) && !d.atEnd(s, key, now, end):
+			return false
+		}
+	}
+	return true
+}
+
+// atEnd reports whether the lane has nothing left that may belong to the open day, as far as the source knows.
+func (d *dayGate) atEnd(s *laneState, key laneKey, now time.Time, end func(laneKey) (int64, bool)) bool {
+	last, known := end(key)
+	return known && s.pos >= last && (d.open == 0 || !now.Before((d.open + 1).Start().Add(d.wait)))
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// closeDay commits what there is, has a cut recorded and opens the next day, if the open one is over; ended says that the
+// source has come to its end, so that it is.
+func (w *writer) closeDay(ctx context.Context, ended bool) error {
+	d := w.days
+	if d == nil || len(d.parked) == 0 {
+		return nil
+	}
+	if !ended && !d.over(w.lanes, time.Now(), w.laneEnd) {
+		d.timer.Reset(dayLook)
+		return nil
+	}
+	next := slices.Min(slices.Collect(maps.Values(d.parked)))
+	rewound := w.rewound
+	if err := w.flush(ctx, group{opens: next, lanes: w.lanes.ours()}); err != nil {
+		return err
+	}
+	if err := w.settled(ctx); err != nil {
+		return err
+	}
+	switch {
+	case w.cut:
+		w.log.Info("a day is over", "next", next.String())
+		d.open = next
+		w.unpark()
+	case rewound != w.rewound: // a commit was stale: its lanes come to the end of the day once more
+	case ended:
+		return &Error{Code: CodeConflict, Class: ClassFailure, Msg: fmt.Sprintf("the day before %s cannot be closed: the "+
+			"tables hold lanes that another process reads", next),
+			Fix: "with keep_daily, let one process read all of a pipeline's topics"}
+	default:
+		d.after = time.Now().Add(d.wait)
+		d.timer.Reset(d.wait)
+	}
+	return nil
+}
+
+// unpark has the lanes that waited be read again.
+func (w *writer) unpark() {
+	tables := map[string]bool{}
+	for key := range w.days.parked {
+		tables[key.table] = true
+	}
+	clear(w.days.parked)
+	for table := range tables {
+		w.rewound++
+		w.rewinds.add(table, 0)
+	}
+}
+
+// Ender is a Source that knows where its lanes end.
+type Ender interface {
+	// End returns the last seq that the origin had of the lane when it was asked last; known is false when it never was.
+	End(table string, l Lane) (last int64, known bool)
+}
+
+// laneEnd is where a lane ends, if the source says.
+func (w *writer) laneEnd(key laneKey) (int64, bool) {
+	e, ok := w.source.(Ender)
+	if !ok {
+		return 0, false
+	}
+	return e.End(key.table, key.lane)
+}
