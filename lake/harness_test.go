@@ -12,6 +12,7 @@ import (
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
 	"github.com/freshet-io/freshet/freshettest"
 	"github.com/freshet-io/freshet/lake"
 	"github.com/freshet-io/freshet/store"
@@ -165,4 +166,17 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// count is how many rows of the table meet a condition.
+func (w *world) count(t *testing.T, table, where string) (n int64) {
+	t.Helper()
+	cond, err := expr.Parse(where)
+	must(t, err)
+	for rec, err := range w.snapshot(t, table).Scan(t.Context(), &delta.ScanOptions{Columns: []string{}, Where: cond}) {
+		must(t, err)
+		n += rec.NumRows()
+		rec.Release()
+	}
+	return n
 }

@@ -59,6 +59,10 @@ func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
 			Msg: "sequence_by", Err: err}
 	}
 	if r.sequence != nil {
+		if err := o.Tombstones.check(types[0]); err != nil {
+			return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: t.name,
+				Msg: "tombstones", Err: err}
+		}
 		r.identity.SequenceBytes = r.sequence.width + orderTail
 	}
 	if r.dir, err = t.a.indexDir(snap.Metadata().ID); err != nil {

@@ -118,7 +118,9 @@ func NewTarget(open Opener, app string, opts *TargetOptions) *Target {
 	if a.opts.Mode == "" {
 		a.opts.Mode = Append
 	}
-	a.opts.Key.Tombstones.setDefaults()
+	if a.opts.Key.Tombstones.Table == nil {
+		a.opts.Key.Tombstones.Table = TombstonesName
+	}
 	if a.opts.Key.Deletes == "" {
 		a.opts.Key.Deletes = HardDeletes
 	}

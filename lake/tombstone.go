@@ -32,16 +32,17 @@ const (
 	defaultKeepCount = 10_000_000
 )
 
-func (o *TombstoneOptions) setDefaults() {
-	if o.Table == nil {
-		o.Table = TombstonesName
+// check finds what does not suit a sequence that begins with this type.
+func (o *TombstoneOptions) check(first arrow.DataType) error {
+	time := first.ID() == arrow.TIMESTAMP || first.ID() == arrow.DATE32
+	switch {
+	case time && o.KeepCount > 0:
+		return fmt.Errorf("keep: found a number of tombstones, and the sequence begins with a time, wanted how long: 7d")
+	case !time && o.Keep > 0:
+		return fmt.Errorf("keep: found how long, and the sequence begins with a column of type %s, which is no time; wanted "+
+			"a number of tombstones", first)
 	}
-	if o.Keep <= 0 {
-		o.Keep = defaultKeep
-	}
-	if o.KeepCount <= 0 {
-		o.KeepCount = defaultKeepCount
-	}
+	return nil
 }
 
 // TombstonesName is where a table's deleted keys are remembered unless it is said otherwise: beside it, with "_tombstones"
@@ -72,6 +73,7 @@ const (
 type tombstones struct {
 	companion
 	opts TombstoneOptions
+	pruner
 }
 
 // tombstoneTxn is, in the table, the version of the tombstones table that its commits knew. A commit that has others to

@@ -94,21 +94,29 @@ func (u *upkeep) landed(t *table) {
 	}
 }
 
-// take makes wards of a table and its quarantine.
+// take makes wards of a table and those beside it.
 func (u *upkeep) take(t *table) []*ward {
-	q := t.quarantine
-	return []*ward{
+	wards := []*ward{
 		{name: t.name, st: t.st, of: t, jobs: map[string]int{}, table: func() *delta.Table {
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			return t.delta
 		}},
-		{name: q.name, st: q.st, jobs: map[string]int{}, table: func() *delta.Table {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			return q.delta
-		}},
+		t.quarantine.ward(),
 	}
+	if t.tombstones != nil {
+		wards = append(wards, t.tombstones.ward())
+	}
+	return wards
+}
+
+// ward is the companion in care.
+func (c *companion) ward() *ward {
+	return &ward{name: c.name, st: c.st, jobs: map[string]int{}, table: func() *delta.Table {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.delta
+	}}
 }
 
 // note has a table looked at: soon when so many commits have come that there may be something to do, else after a while.

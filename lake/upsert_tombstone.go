@@ -129,6 +129,7 @@ func (c *commit) bury(ctx context.Context, w *upsertWriter) error {
 	if w.t.tombstones == nil {
 		return nil
 	}
+	w.t.tombstones.saw(w.seqs, w.index.sequence.width)
 	fresh := slices.DeleteFunc(w.tombstones(), func(t tombstone) bool { return c.ended[t.row] == string(t.end) })
 	if len(fresh) == 0 {
 		return nil
@@ -141,6 +142,8 @@ func (c *commit) bury(ctx context.Context, w *upsertWriter) error {
 		return explain(w.t.tombstones.name, err)
 	}
 	w.index.tombs = snap
+	w.t.tombstones.due(w.index)
+	w.t.a.tend.checkpoint(snap.Table(), snap)
 	if now := markOf(snap); now.version == before.version+1 {
 		w.news.note = now.String() // nobody else's are among them
 	}
