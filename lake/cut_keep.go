@@ -26,8 +26,8 @@ type CutMarker struct {
 	KeepDays  int           `json:"keep_days"`
 }
 
-// mark makes sure that each table of the cut bears our marker.
-func (r *recorder) mark(ctx context.Context, c *Cut) error {
+// mark makes sure that each table that the cut shows bears our marker.
+func (r *recorder) mark(ctx context.Context) error {
 	want := CutMarker{App: r.a.app, Cuts: r.opts.Table, Location: r.log.st.URL(), Retention: r.opts.Retention,
 		KeepDays: r.opts.KeepDays}
 	data, err := json.Marshal(want)
@@ -35,13 +35,10 @@ func (r *recorder) mark(ctx context.Context, c *Cut) error {
 		return err
 	}
 	key := cutsFolder + url.PathEscape(r.a.app) + ".json"
-	for _, named := range c.Tables {
-		if r.marked[named.Name] {
+	for _, s := range r.shown {
+		t := s.t
+		if r.marked[t.name] {
 			continue
-		}
-		t, err := r.a.table(named.Name)
-		if err != nil {
-			return err
 		}
 		have, err := t.st.Get(ctx, key)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -52,7 +49,7 @@ func (r *recorder) mark(ctx context.Context, c *Cut) error {
 				return explain(t.name, err)
 			}
 		}
-		r.marked[named.Name] = true
+		r.marked[t.name] = true
 	}
 	return nil
 }

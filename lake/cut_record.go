@@ -17,10 +17,16 @@ type recorder struct {
 	a      *Target
 	opts   CutOptions
 	log    *cutLog
-	head   *Cut              // the newest cut; nil: there is none, or it is to be asked for
-	snap   *delta.Snapshot   // of the cuts table, with head; nil: to be asked for
-	at     []*delta.Snapshot // of the tables in the cut that is made
-	marked map[string]bool   // names of tables that bear our marker
+	head   *Cut            // the newest cut; nil: there is none, or it is to be asked for
+	snap   *delta.Snapshot // of the cuts table, with head; nil: to be asked for
+	shown  []shownTable    // by the cut that is made
+	marked map[string]bool // names of tables that bear our marker
+}
+
+// shownTable is a table as a cut shows it.
+type shownTable struct {
+	t    *table
+	snap *delta.Snapshot
 }
 
 func newRecorder(a *Target, o *CutOptions) (*recorder, error) {
@@ -51,6 +57,9 @@ func openedDay(snap *delta.Snapshot, app string) freshet.Day {
 
 // record makes one cut, unless the tables are not level. Where nothing has moved since the newest one, that is it.
 func (r *recorder) record(ctx context.Context, m freshet.Moment) (bool, error) {
+	if !r.opts.Always && len(r.a.together()) < 2 {
+		return false, nil
+	}
 	for range maxRaces {
 		if err := r.look(ctx); err != nil {
 			return false, err
@@ -63,7 +72,7 @@ func (r *recorder) record(ctx context.Context, m freshet.Moment) (bool, error) {
 			m.Opens == 0 && r.head != nil && c.samePlace(r.head) {
 			return true, nil
 		}
-		if err := r.mark(ctx, c); err != nil {
+		if err := r.mark(ctx); err != nil {
 			return false, err
 		}
 		err = r.append(ctx, c)
@@ -167,7 +176,7 @@ func (t *table) known(ctx context.Context, fresh bool) (*delta.Snapshot, error) 
 // join puts the tables side by side. They are level when no two of them say different things of a lane.
 func (r *recorder) join(ctx context.Context, tables []*table, fresh bool) (c *Cut, level bool, err error) {
 	c, level = &Cut{}, true
-	r.at = r.at[:0]
+	r.shown = r.shown[:0]
 	at := map[freshet.Lane]int64{}
 	for _, t := range tables {
 		snap, err := t.known(ctx, fresh)
@@ -179,7 +188,7 @@ func (r *recorder) join(ctx context.Context, tables []*table, fresh bool) (c *Cu
 		}
 		c.Tables = append(c.Tables, CutTable{Name: t.name, Location: t.st.URL(), ID: snap.Metadata().ID,
 			Version: snap.Version()})
-		r.at = append(r.at, snap)
+		r.shown = append(r.shown, shownTable{t, snap})
 		for _, l := range appProgress(snap, r.a.app, map[string]bool{}).Lanes {
 			lane := l.Lane
 			if lane.Origin == "" {
@@ -276,8 +285,8 @@ func (r *recorder) append(ctx context.Context, c *Cut) error {
 	}
 	r.head, r.snap = c, done.Snapshot
 	if c.Day() != 0 {
-		for _, snap := range r.at {
-			r.a.tend.pin(snap.Table(), snap)
+		for _, s := range r.shown {
+			r.a.tend.pin(s.snap.Table(), s.snap)
 		}
 	}
 	r.a.tend.checkpoint(done.Snapshot.Table(), done.Snapshot)

@@ -91,6 +91,7 @@ func (b *Builder) Build(ctx context.Context, p *Pipeline) (*freshet.Pipeline, er
 			MaxBytes:        t.Commit.MaxSize,
 			ShutdownTimeout: b.opts.ShutdownTimeout,
 			StopAbove:       p.stopAbove(),
+			Days:            p.days(),
 			Observer:        obs,
 			Logger:          b.opts.Logger,
 		},
@@ -175,6 +176,7 @@ func (b *Builder) targetOptions(p *Pipeline, obs freshet.Observer) *lake.TargetO
 	opts.Quarantine = p.quarantineOf
 	opts.TargetFileBytes = t.FileSize
 	opts.EngineInfo = b.opts.EngineInfo
+	opts.Cuts = p.cuts()
 	opts.Retry = func(what string, err error) { b.retry(p, obs, what, err) }
 	opts.Recovered = obs.Recovered
 	opts.Key.IndexDir = p.Project.Path(t.IndexDir.Value)
@@ -303,10 +305,10 @@ func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer) (freshet.Source
 	return src, nil
 }
 
-// keepsRecords tells whether rows can be rejected after they were decoded: by a step, or by a column of the table
-// that is NOT NULL and that the decoder does not fill, which it does not where columns are given, or metadata is.
+// keepsRecords tells whether records are wanted beside their rows: for the times by which days are told apart, or since
+// rows can be rejected after they were decoded, by a step, or by a column of the table that is NOT NULL and that the decoder does not fill, which it does not where columns are given, or metadata is.
 func (p *Pipeline) keepsRecords() bool {
-	return len(p.Steps) > 0 || len(p.Source.Kafka.Metadata) > 0 || p.sourceSchema() != nil
+	return p.Days.Keep > 0 || len(p.Steps) > 0 || len(p.Source.Kafka.Metadata) > 0 || p.sourceSchema() != nil
 }
 
 func (k *Kafka) columns() kafka.Columns {

@@ -50,6 +50,7 @@ func (p *Pipeline) check(r *reader) {
 	if p.Target.Delta != nil {
 		p.checkTarget(r)
 	}
+	p.checkCuts(r)
 	p.checkColumns(r)
 	p.checkFormat(r)
 	p.checkSteps(r)
@@ -66,6 +67,7 @@ func (p *Pipeline) defaults() {
 			p.Namespace, _, _ = strings.Cut(t.Table.Value, ".")
 		}
 	}
+	fallback(&p.CutRetention, p.Project.CutRetention)
 	fallback(&p.Namespace, "default")
 	if p.Quarantine.Table.Value == "" {
 		p.Quarantine.Table = d.Quarantine.Table

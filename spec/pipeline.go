@@ -16,7 +16,10 @@ type Pipeline struct {
 	Steps      []Step
 	Target     Target
 	Quarantine Quarantine
-	Project    *Project // never nil
+	// CutRetention is for how long the versions stay that a cut names; 0: the default.
+	CutRetention time.Duration
+	Days         Days
+	Project      *Project // never nil
 
 	at places
 }
@@ -66,6 +69,7 @@ type Delta struct {
 	Properties    []Named[string]
 	Commit        Commit
 	FileSize      int64
+	Cuts          Text // of the cuts table; "true", "false": whether there is one; "": where there are several tables
 	// ChangeColumns are the change columns; "all" stands for all of them.
 	ChangeColumns []string
 	// ChangeLog is the table that gets every change; "feed": the table's own change data feed.
@@ -93,7 +97,7 @@ const (
 )
 
 func (p *Pipeline) shape() object {
-	return object{doc: "A Freshet pipeline: source → steps → target.", places: &p.at, keys: []key{
+	return object{doc: "A Freshet pipeline: source → steps → target.", places: &p.at, keys: append(p.cutKeys(), []key{
 		{name: "pipeline", doc: "The pipeline's name.", is: placed(&p.Name), need: true},
 		{name: "namespace", doc: "The namespace of its tables. Default: that of the target table.",
 			is: text(&p.Namespace)},
@@ -116,7 +120,7 @@ func (p *Pipeline) shape() object {
 		{name: "targets", later: "write one file a target, each with `target:`"},
 		{name: "tests", later: "leave it out"},
 		{name: "alerts", later: "leave it out; alert on /metrics"},
-	}}
+	}...)}
 }
 
 const laterTrigger = "use `trigger: once` and start it from cron, or `trigger: continuous` with commit.every"
@@ -227,6 +231,8 @@ func (t *Delta) shape() shape {
 			{name: "commit", doc: "When a commit is made: when any of these is reached.", is: t.Commit.shape()},
 			{name: "target_file_size", doc: "The size at which a data file is full. Default: 128MiB.",
 				is: size(&t.FileSize)},
+			{name: "cuts", doc: "The table of cuts: which versions of the pipeline's tables show the source at one moment. A " +
+				"table, true or false. Default: namespace.pipeline_cuts, where there are several tables.", is: placed(&t.Cuts)},
 			{name: "schema_changes", later: "use source.schema.new_fields"},
 			{name: "maintenance", later: "leave it out; `freshet table optimize` and `vacuum` disturb nothing"},
 		}, t.logKeys())}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/store/s3"
@@ -24,6 +25,8 @@ type Project struct {
 	LogStore    string // of tables on S3: s3.Options.LogStore
 	Connections []Named[Connection]
 	Defaults    Defaults
+	// CutRetention holds for pipelines that do not say otherwise; 0: lake.DefaultCutRetention.
+	CutRetention time.Duration
 
 	environments []string
 }
@@ -66,7 +69,8 @@ func (p *Project) shape() object {
 			is: anything{}},
 		{name: "alerts", later: "leave it out; alert on /metrics"},
 		{name: "catalogs", later: "leave it out"},
-		{name: "cut_retention", later: "leave it out"},
+		{name: "cut_retention", doc: "For how long vacuum and log cleanup keep the versions that a cut names. Default: 7d.",
+			is: duration(&p.CutRetention)},
 	}}
 }
 
