@@ -34,6 +34,7 @@ type alteration struct {
 
 	operation string
 	params    map[string]string
+	written   *Writer // of files that the change has written; nil: none
 }
 
 // alter makes a change again and again until it lands on the version that it was made on. When change leaves the table
@@ -72,10 +73,10 @@ func (t *Table) alterOnce(ctx context.Context, o *AlterOptions, deadline time.Ti
 		schema: &Schema{Fields: cloneFields(snap.schema.Fields)},
 		tx:     t.Begin(snap, &TransactionOptions{Deadline: time.Until(deadline)})}
 	if err := change(a); err != nil {
-		return CommitResult{}, err
+		return CommitResult{}, dropped(ctx, err, a.written)
 	}
 	if err := a.settle(o.Upgrade); err != nil {
-		return CommitResult{}, err
+		return CommitResult{}, dropped(ctx, err, a.written)
 	}
 	if a.tx.meta == nil && a.tx.proto == nil && len(a.tx.domains) == 0 {
 		return CommitResult{Version: snap.version, Snapshot: snap}, nil
@@ -83,7 +84,8 @@ func (t *Table) alterOnce(ctx context.Context, o *AlterOptions, deadline time.Ti
 	a.tx.ReadTable()
 	a.tx.Operation(a.operation, a.params, nil)
 	a.tx.UserMetadata(o.UserMetadata)
-	return a.tx.Commit(ctx)
+	result, err := a.tx.Commit(ctx)
+	return result, dropped(ctx, err, a.written)
 }
 
 // settle puts what was changed into the transaction.
@@ -209,8 +211,8 @@ func (a *alteration) setMapping(mode string) error {
 		a.schema = schema
 		return err
 	}
-	return fmt.Errorf("property %s: a table whose mode is %q cannot become %q; only none can become name, others need "+
-		"the files to be written again", propColumnMapping, a.meta.Configuration[propColumnMapping], mode)
+	return fmt.Errorf("property %s: a table whose mode is %q cannot become %q; only none can become name; dropping the "+
+		"feature columnMapping makes it none", propColumnMapping, a.meta.Configuration[propColumnMapping], mode)
 }
 
 // UnsetProperties takes table properties away; those that are not set are an error unless ifExists. Errors: as

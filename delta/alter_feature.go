@@ -13,7 +13,10 @@ import (
 const propProtection = "delta.requireCheckpointProtectionBeforeVersion"
 
 // DropFeature takes a table feature away that the table no longer uses. What uses it must be gone before: a property
-// unset, a column dropped, deletion vectors rewritten. Where readers must know the feature, older versions need it
+// unset, a column dropped, deletion vectors rewritten. Of columnMapping and typeWidening it is taken away here, in the same
+// commit, with their properties: all files are written again under the names of columns, or those that have a column in an
+// earlier type; rows stay as they are, and whoever commits meanwhile has it begun anew. Where readers must know the
+// feature, older versions need it
 // still: the drop is followed by a checkpoint, and the feature checkpointProtection, for which the options must allow an
 // upgrade, keeps others from cleaning the log so that a reader would have to begin before it. Errors: a feature that
 // the table has not, or uses; as AlterOptions and Transaction.Commit.
@@ -27,15 +30,15 @@ func (t *Table) DropFeature(ctx context.Context, name string, opts *AlterOptions
 		if !slices.ContainsFunc(features, func(f feature) bool { return f.name == name }) {
 			return &UnsupportedError{Feature: "the table feature " + name, Write: true}
 		}
-		if err := a.unused(name); err != nil {
-			return err
-		}
-		a.proto = a.proto.without(name)
 		if history {
 			if err := a.protect(opts, a.snap.version+1); err != nil {
 				return err
 			}
 		}
+		if err := a.unused(name); err != nil {
+			return err
+		}
+		a.proto = a.proto.without(name)
 		a.operation = "DROP FEATURE"
 		a.params = map[string]string{"featureName": name}
 		return nil
@@ -75,16 +78,30 @@ func (a *alteration) protect(opts *AlterOptions, version int64) error {
 
 // unused makes sure that nothing of the table needs the feature.
 func (a *alteration) unused(name string) error {
-	for _, n := range needsOf(a.schema, a.meta.Configuration) {
-		if n.feature == name {
-			return fmt.Errorf("the table uses it: %s", n.cause)
-		}
-	}
 	for _, f := range a.proto.features() {
 		if slices.Contains(featureNamed(f).needs, name) {
 			return fmt.Errorf("the feature %s needs it; drop that first", f)
 		}
 	}
+	switch {
+	case name == "columnMapping":
+		return a.unmap()
+	case name == "typeWidening" || name == "typeWidening-preview":
+		if p := a.proto.without(name); p.Supports("typeWidening") || p.Supports("typeWidening-preview") {
+			return nil
+		}
+		return a.unwiden()
+	}
+	for _, n := range needsOf(a.schema, a.meta.Configuration) {
+		if n.feature == name {
+			return fmt.Errorf("the table uses it: %s", n.cause)
+		}
+	}
+	return a.cleared(name)
+}
+
+// cleared takes away what the feature leaves in metadata and domains.
+func (a *alteration) cleared(name string) error {
 	switch name {
 	case "clustering":
 		switch columns, err := a.snap.ClusteringColumns(); {
@@ -107,8 +124,6 @@ func (a *alteration) unused(name string) error {
 	case "inCommitTimestamp":
 		delete(a.meta.Configuration, propICTVersion)
 		delete(a.meta.Configuration, propICTTimestamp)
-	case "columnMapping":
-		delete(a.meta.Configuration, propColumnMapping)
 	case "rowTracking":
 		return a.unusedRowIDs()
 	case "deletionVectors":

@@ -241,7 +241,7 @@ func TestDropFeature_InUse_SaysWhatUsesIt(t *testing.T) {
 		"delta.columnMapping.mode": "name", "delta.checkpointPolicy": "v2"})
 	for feature, cause := range map[string]string{"allowColumnDefaults": `column "v" has CURRENT_DEFAULT`,
 		"checkConstraints": `the constraint "c"`, "changeDataFeed": "delta.enableChangeDataFeed is true",
-		"columnMapping": "under other names", "timestampNtz": "a column is timestamp_ntz",
+		"timestampNtz": "a column is timestamp_ntz",
 		"v2Checkpoint": "delta.checkpointPolicy is v2"} {
 		_, err := table.DropFeature(ctx, feature, upgrade)
 		refused(t, err, cause)

@@ -156,6 +156,11 @@ func writtenFeatures() []feature {
 		}},
 		{name: "a feature dropped (checkpoint protection)", create: property("enableDeletionVectors", "true"),
 			fill: dropVectors},
+		{name: "column mapping dropped", create: property("columnMapping.mode", "name"), fill: func(m *made) {
+			m.numbered(0, 10)
+			m.done(m.table.RenameColumn(context.Background(), "id", "key", nil))
+			m.done(m.table.DropFeature(context.Background(), "columnMapping", upgrade))
+		}},
 		{name: "vacuum protocol check", create: property("feature.vacuumProtocolCheck", "supported"),
 			fill: func(m *made) { m.numbered(0, 10) }},
 	}

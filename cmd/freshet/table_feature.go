@@ -65,9 +65,14 @@ func (c *cli) featureDrop() *cobra.Command {
 be gone before: the error says what does. Deletion vectors go by table optimize --max-deleted 0.0000001 once
 delta.enableDeletionVectors is unset.
 
+Two features are taken out of the files themselves, in the commit that drops them: of columnMapping all files are written
+again, under the names that columns have now; of typeWidening those that have a column in an earlier type. Rows and their
+ids stay as they are.
+
 Older versions go on needing a feature of readers. A checkpoint is written, so that readers of newer ones never come upon
 them, and the feature checkpointProtection keeps others from cleaning the log in part; --upgrade allows it.`,
 		Example: `  freshet table feature drop ./lake/orders checkConstraints
+  freshet table feature drop ./lake/orders columnMapping --upgrade
   freshet table property unset ./lake/orders delta.enableDeletionVectors &&
     freshet table optimize ./lake/orders --max-deleted 0.0000001 &&
     freshet table feature drop ./lake/orders deletionVectors --upgrade`,
