@@ -38,10 +38,10 @@ func (x *Index) Describe() (Info, error) {
 	x.mu.Unlock()
 	info.Columns = slices.Clone(info.Columns)
 	for _, r := range s.runs {
-		info.Runs = append(info.Runs, Run{runName(r.id), r.entries, r.size, r.filter != nil})
+		info.Runs = append(info.Runs, Run{runName(r.id), r.entries, r.size, r.filterSize > 0})
 		info.Entries += r.entries
 		info.SizeBytes += r.size
-		info.MemoryBytes += uint64(len(r.filter))
+		info.MemoryBytes += r.filterSize
 	}
 	return info, nil
 }
@@ -135,6 +135,10 @@ func (x *Index) Check(ctx context.Context) (Checked, error) {
 // checkAll proves that the run's records are in order, are found where look-ups search for them, and lie in
 // files that have been.
 func (r *run) checkAll(ctx context.Context, next FileID) error {
+	filter, err := r.filter()
+	if err != nil {
+		return err
+	}
 	c := &cursor{run: r}
 	var last Fingerprint
 	for n := uint64(0); ; n++ {
@@ -152,7 +156,7 @@ func (r *run) checkAll(ctx context.Context, next FileID) error {
 			return r.corrupt("entry %d is out of order", n)
 		case r.position(c.records).File >= next && r.position(c.records).File != Tombstone:
 			return r.corrupt("entry %d lies in file %d, wanted one below %d", n, r.position(c.records).File, next)
-		case r.filter != nil && !r.filter.has(c.fp.Hi):
+		case filter != nil && !filter.has(c.fp.Hi):
 			return r.corrupt("the filter does not know entry %d", n)
 		}
 		last = c.fp

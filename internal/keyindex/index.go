@@ -71,8 +71,8 @@ func create(dir string, id Identity) (*Index, error) {
 	return start(dir, lock, m)
 }
 
-// Open opens the index of a folder. It reads the manifest, the ends of the runs and their filters; the first
-// look-ups read the rest. Errors: ErrNone, ErrForeign, ErrCorrupt (all three are ErrRebuild), ErrLocked.
+// Open opens the index of a folder. It reads the manifest and the ends of the runs; the first look-ups read the
+// filters, and each what it needs. Errors: ErrNone, ErrForeign, ErrCorrupt (all three are ErrRebuild), ErrLocked.
 func Open(dir string, want Identity) (*Index, error) {
 	x, err := open(dir, want)
 	if err != nil {

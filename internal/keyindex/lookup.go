@@ -41,7 +41,7 @@ func (x *Index) Lookup(keys []Fingerprint, at []Position, seqs []byte) error {
 }
 
 const (
-	lookupPart   = 1 << 18 // keys that are put in order at once
+	lookupPart   = 1 << 17 // keys that are put in order at once
 	lookupWorker = 1 << 15 // the fewest keys that are worth a goroutine
 	lookupGroup  = 32      // keys whose memory is asked for before any of it is used
 )
@@ -90,11 +90,14 @@ func (x *Index) lookup(b *batch) error {
 // refs.
 func (b *batch) search(refs, spare []ref) error {
 	for _, r := range b.state.runs {
-		none, maybe := refs[:0], refs
-		if r.filter != nil {
-			none, maybe = r.filter.split(refs, spare)
+		f, err := r.filter()
+		if err != nil {
+			return err
 		}
-		var err error
+		none, maybe := refs[:0], refs
+		if f != nil {
+			none, maybe = f.split(refs, spare)
+		}
 		if refs, err = b.probe(r, none, maybe); err != nil || len(refs) == 0 {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 )
 
@@ -14,13 +15,18 @@ import (
 type run struct {
 	runInfo
 	layout
-	path   string
-	salt   uint32
-	data   []byte // the mapped file
-	dir    []byte // of data
-	body   []byte // of data
-	filter filter // nil: none
-	uses   atomic.Int32
+	path string
+	salt uint32
+	data []byte // the mapped file
+	dir  []byte // of data
+	body []byte // of data
+	uses atomic.Int32
+
+	filterSize uint64 // 0: there is none
+	filterSum  uint32
+	filterOnce sync.Once
+	filterMem  filter // see filter
+	filterErr  error
 }
 
 const runSuffix = ".run"
@@ -54,10 +60,7 @@ func openRun(dir string, index uint64, info runInfo) (*run, error) {
 		l.fileSize(foot) != info.size {
 		return nil, r.corrupt("it is another run than the one that the manifest names")
 	}
-	r.layout = l
-	if err := r.readFilter(f, foot); err != nil {
-		return nil, errors.Join(err, r.unmap())
-	}
+	r.layout, r.filterSize, r.filterSum = l, foot.filter, foot.filterSum
 	if r.data, err = mapFile(f, int(info.size)); err != nil {
 		return nil, errors.Join(fmt.Errorf("map %s: %w", r.path, err), r.unmap())
 	}
@@ -65,20 +68,30 @@ func openRun(dir string, index uint64, info runInfo) (*run, error) {
 	return r, nil
 }
 
-// readFilter reads the filter into memory, where it stays: what was checked once is not read from the disk
-// again. It lies beside the heap, so that the collector does not let the heap grow by as much again.
-func (r *run) readFilter(f *os.File, foot *footer) (err error) {
-	if foot.filter == 0 {
-		return nil
+// filter is the run's filter, nil when it has none. It is read when it is asked for first, so that an index opens at once, and
+// into memory, where it stays: what was checked once is not read from the disk again. It lies beside the heap, so that the
+// collector does not let the heap grow by as much again. It reads the mapped file: see guarded. Errors: ErrCorrupt.
+func (r *run) filter() (filter, error) {
+	if r.filterSize == 0 {
+		return nil, nil
 	}
-	if r.filter, err = mapMemory(int(foot.filter)); err != nil {
+	r.filterOnce.Do(func() {
+		r.filterErr = r.corrupt("its filter could not be read") // unless it can be, without a fault
+		r.filterErr = r.readFilter()
+	})
+	return r.filterMem, r.filterErr
+}
+
+func (r *run) readFilter() error {
+	mem, err := mapMemory(int(r.filterSize))
+	if err != nil {
 		return fmt.Errorf("read the filter of %s: %w", r.path, err)
 	}
-	if _, err := f.ReadAt(r.filter, int64(r.size-footerSize-foot.filter)); err != nil {
-		return r.corrupt("%v", err)
-	}
-	if got := crc32.Checksum(r.filter, castagnoli); got != foot.filterSum {
-		return r.corrupt("its filter has the checksum %08x, wanted %08x", got, foot.filterSum)
+	r.filterMem = mem // before it is filled, which may fault
+	end := r.size - footerSize
+	copy(mem, r.data[end-r.filterSize:end])
+	if got := crc32.Checksum(mem, castagnoli); got != r.filterSum {
+		return r.corrupt("its filter has the checksum %08x, wanted %08x", got, r.filterSum)
 	}
 	return nil
 }
@@ -88,7 +101,7 @@ func (r *run) corrupt(format string, args ...any) error {
 }
 
 // unmap gives the memory back; nobody may look into the run any more.
-func (r *run) unmap() error { return errors.Join(unmap(r.data), unmap(r.filter)) }
+func (r *run) unmap() error { return errors.Join(unmap(r.data), unmap(r.filterMem)) }
 
 // span is where a bucket lies, in bytes from the first one.
 type span struct{ start, end uint64 }
