@@ -100,7 +100,7 @@ Every flag can also be set by a variable: FRESHET_ and its name in capitals, so 
 	root.AddCommand(
 		c.quickstartCommand(), c.ingestCommand(), c.runCommand(), c.lintCommand(), c.initCommand(),
 		c.schemaCommand(),
-		c.tableCommand(), c.progressCommand(), c.quarantineCommand(), c.explainCommand(),
+		c.tableCommand(), c.cutCommand(), c.progressCommand(), c.quarantineCommand(), c.explainCommand(),
 		c.completionCommand(root), c.versionCommand(),
 	)
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})

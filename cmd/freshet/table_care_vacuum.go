@@ -7,10 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/lake"
+	"github.com/freshet-io/freshet/store"
 )
 
 func (c *cli) tableVacuum() *cobra.Command {
@@ -28,7 +31,8 @@ feed's, and so are other tables below the folder, and whatever is younger than t
 The retention is the table's delta.deletedFileRetentionDuration (7 days) unless --retention says otherwise; under 168 hours
 it takes --force, since readers and writers that have been at it for longer lose files under their hands. --keep-version
 keeps what readers of an old version need. Shallow clones of the table are not known here: they break when their files
-go.
+go. What cuts name stays for as long as the pipelines that record them say, which a marker below the table's _freshet/cuts
+tells: their versions can be read still, whatever --retention says.
 
 --lite looks into the log only, which is quicker on large tables: files of writers that failed stay.
 --report prints every file that was looked at as a line of JSON: key, size, modified, and reason, which is unreferenced (it
@@ -73,6 +77,13 @@ func (c *cli) vacuum(ctx context.Context, name string, o *delta.VacuumOptions, r
 	if err != nil {
 		return err
 	}
+	p, err := c.protection(ctx, t)
+	if err != nil {
+		return err
+	}
+	if err := p.Vacuum(ctx, t, o); err != nil {
+		return err
+	}
 	show, clear := c.line()
 	var seen int64
 	var failed error
@@ -105,6 +116,17 @@ func (c *cli) vacuum(ctx context.Context, name string, o *delta.VacuumOptions, r
 	c.say("✓ %s: %s (%s) %s; kept: %s", name, plural(r.Deleted, "file"), bytesText(r.DeletedBytes),
 		would(o.DryRun, "deleted", "would be deleted"), orDash(strings.Join(kept, ", ")))
 	return nil
+}
+
+// protection is what of the table must stay because cuts name it.
+func (c *cli) protection(ctx context.Context, t *delta.Table) (*lake.Protection, error) {
+	project, err := c.openProject("", true)
+	if err != nil {
+		return nil, err
+	}
+	return lake.CutProtection(ctx, t, func(m lake.CutMarker) (store.Store, error) {
+		return project.OpenTable(ctx, m.Location)
+	}, time.Now())
 }
 
 func (c *cli) tableRestore() *cobra.Command {
@@ -188,7 +210,7 @@ func (c *cli) tableCheckpoint() *cobra.Command {
 		Short: "Write a checkpoint of the newest version",
 		Long: `Write a checkpoint of the newest version, so that readers need not go through the commits before it. Pipelines do so by
 themselves. --clean-log then deletes what is older than delta.logRetentionDuration (30 days): these versions cannot
-be read any more.`,
+be read any more, but for those that cuts name.`,
 		Example: `  freshet table checkpoint ./lake/orders
   freshet table checkpoint bronze.orders --clean-log`,
 		Args: args(1, 1, "one TABLE"),
@@ -206,7 +228,13 @@ be read any more.`,
 			}
 			cleaned := ""
 			if clean {
-				n, err := t.CleanLog(cmd.Context(), nil)
+				p, err := c.protection(cmd.Context(), t)
+				if err != nil {
+					return err
+				}
+				o := &delta.CleanOptions{}
+				p.Clean(o)
+				n, err := t.CleanLog(cmd.Context(), o)
 				if err != nil {
 					return changeError(args[0], err)
 				}

@@ -23,6 +23,7 @@ import (
 // readOptions are the flags of table read.
 type readOptions struct {
 	at      at
+	cut     readCut
 	columns []string
 	where   string
 	limit   int64
@@ -44,10 +45,15 @@ engine: keys sorted, decimals, dates and times as strings. -o csv prints the sam
 rows have the same digest, whoever wrote or read them. It takes any number of tables.
 
 --where takes a SQL expression; files whose statistics rule it out are not read. A path in --columns, such as
-address.city, prints its column with that part only, and no more is read.`,
+address.city, prints its column with that part only, and no more is read.
+
+--cut reads the version that a cut of the pipeline names: read all its tables with the same number, and they show the
+source at one moment. --as-of-day reads the version at the end of a day: all that the source committed before the next day
+began, and nothing later. --days prints the rows at the end of every day that is kept, with the day in _day.`,
 		Example: `  freshet table read ./lake/orders --limit 10
   freshet table read bronze.orders --columns order_id,price --where "price > 100 AND state = 'paid'"
   freshet table read ./lake/orders --as-of 2026-01-31T12:00:00Z -o csv
+  freshet table read ./lake/orders --as-of-day 2026-11-29
   freshet table read --digest ./lake/orders s3://acme/lake/orders`,
 		Args: args(1, -1, "one TABLE, or with --digest any number"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,6 +76,7 @@ address.city, prints its column with that part only, and no more is read.`,
 	}
 	f := cmd.Flags()
 	o.at.add(cmd)
+	o.cut.add(cmd)
 	f.StringSliceVar(&o.columns, "columns", nil, "the columns to print, or paths into them (default: all)")
 	f.StringVar(&o.where, "where", "", "a SQL condition; rows are printed for which it is true")
 	f.Int64Var(&o.limit, "limit", 0, "how many rows at most (default: all; a table on a terminal: 40)")
@@ -81,6 +88,11 @@ address.city, prints its column with that part only, and no more is read.`,
 // scan yields the rows that are wanted to take.
 func (c *cli) scan(ctx context.Context, name string, o readOptions,
 	take func(arrow.RecordBatch) error) error {
+	if cut, err := o.cut.wanted(o.at); err != nil {
+		return err
+	} else if cut {
+		return c.scanCut(ctx, name, o, take)
+	}
 	snap, err := c.snapshot(ctx, name, o.at)
 	if err != nil {
 		return err
