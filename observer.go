@@ -21,4 +21,19 @@ type Observer struct {
 	State func(state string)
 	// Lag: what the origin has and we have not read yet; -1: the lane is no longer ours.
 	Lag func(lane Lane, records int64)
+	// Upkeep: a table was looked after beside the stream.
+	Upkeep func(u Upkeep)
+}
+
+// Upkeep is a piece of work that was done beside the stream for those who read a table.
+type Upkeep struct {
+	Table     string
+	Kind      string // in the words of the target: "compact", "fold", "vacuum"
+	Partition string // "" in a table without partitions, and of a vacuum
+	Why       string // for people
+	Version   int64  // that the table has since; -1: it made none
+	// What was taken, and what came in its place.
+	FilesBefore, BytesBefore int64
+	FilesAfter, BytesAfter   int64
+	Took                     time.Duration
 }

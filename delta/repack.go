@@ -70,11 +70,6 @@ func jobsOf(groups [][]Add) []*job {
 // PhysicalRows is how many rows the file has, deleted ones included, where its statistics tell.
 func (a *Add) PhysicalRows() (rows int64, known bool) { return recordCount(a.Stats) }
 
-// TargetFileBytes is the size that files of the table are made for: wanted where that is more than 0, else
-// delta.targetFileSize, else 256 MiB. Errors: a property that is no size.
-func (s *Snapshot) TargetFileBytes(wanted int64) (int64, error) {
-	if wanted > 0 {
-		return wanted, nil
-	}
-	return targetFileSize(s.Property("delta.targetFileSize"))
-}
+// TargetFileBytes is the size that files of the table are made for: delta.targetFileSize, else 256 MiB. Errors: a property
+// that is no size.
+func (s *Snapshot) TargetFileBytes() (int64, error) { return targetFileSize(s.Property("delta.targetFileSize")) }

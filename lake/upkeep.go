@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 )
 
@@ -32,20 +33,7 @@ type UpkeepOptions struct {
 	// delta.deletedFileRetentionDuration of the table, and never less than 168 h. Negative: they stay for good.
 	Retention time.Duration
 	// Done is told of each piece of work, from one goroutine. May be nil.
-	Done func(UpkeepDone)
-}
-
-// UpkeepDone is a piece of work that upkeep did.
-type UpkeepDone struct {
-	Table     string
-	Kind      UpkeepKind
-	Partition string // "" in a table without partitions, and of a vacuum
-	Why       string
-	Version   int64 // that the table has since; of a vacuum, -1: it makes none
-	// What was taken and what came in its place; a vacuum deletes.
-	FilesBefore, BytesBefore int64
-	FilesAfter, BytesAfter   int64
-	Took                     time.Duration
+	Done func(freshet.Upkeep)
 }
 
 // shortestRetention is what keeps slow readers and writers from losing files under their hands.
@@ -86,7 +74,7 @@ func (o *UpkeepOptions) withDefaults(keyed bool) UpkeepOptions {
 	r.SmallFiles = cmp.Or(r.SmallFiles, few)
 	r.ClosedAfter = cmp.Or(max(r.ClosedAfter, 0), time.Hour)
 	if r.Done == nil {
-		r.Done = func(UpkeepDone) {}
+		r.Done = func(freshet.Upkeep) {}
 	}
 	return r
 }
@@ -105,16 +93,33 @@ type Condition struct {
 	again time.Time // when there may be other needs though nothing came; zero: never
 }
 
+// targetFileBytes is the size that files are made for where nobody says otherwise.
+const targetFileBytes = 128 << 20
+
 // surveyed is how many files that may be worth rewriting are remembered; further ones wait for the next look.
 const surveyed = 50_000
 
 // Survey finds out how a table stands and what upkeep would do. Memory: that of the files that are small or have deleted
 // rows, up to 50,000. now is the time by which partitions count as closed. A nil opts means defaults; those of a table
-// with a key differ, which keyed tells. Errors: as delta.Snapshot.Files.
+// with a key differ, which keyed tells. Errors: as delta.Snapshot.Files; of the store.
 func Survey(ctx context.Context, snap *delta.Snapshot, now time.Time, keyed bool, opts *UpkeepOptions) (*Condition,
 	error) {
-	s := &surveyor{snap: snap, planner: planner{opts: opts.withDefaults(keyed), now: now}}
-	return s.look(ctx)
+	s := &surveyor{snap: snap, planner: planner{opts: opts.withDefaults(keyed), keyed: keyed, now: now}}
+	c, err := s.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if commits := snap.Version() - snap.CheckpointVersion(); (*delta.CheckpointPolicy)(nil).Due(snap) {
+		c.Needs = append(c.Needs, Need{Kind: Checkpoint, Why: fmt.Sprintf("the last one is %d commits back", commits)})
+	}
+	l, err := readLease(ctx, snap.Table().Store())
+	if err != nil {
+		return nil, err
+	}
+	if at := nextVacuum(snap, l, s.opts.Retention); !at.IsZero() && !at.After(now) {
+		c.Needs = append(c.Needs, Need{Kind: Vacuum, Why: vacuumWhy(l)})
+	}
+	return c, nil
 }
 
 // surveyor makes one survey.
@@ -123,17 +128,26 @@ type surveyor struct {
 	snap *delta.Snapshot
 	jobs map[string]int // of files that this process has rewritten: which job did
 
+	commits int64            // since the last look
+	rents   map[string]int64 // as candidate has them, by path, up to the last look
+	paid    map[string]int64 // up to this one
+
 	partitions map[string]*partition
 	kept       int
 }
 
 func (s *surveyor) look(ctx context.Context) (*Condition, error) {
-	target, err := s.snap.TargetFileBytes(s.target)
-	if err != nil {
-		return nil, err
+	if s.target <= 0 {
+		s.target = targetFileBytes
+		if s.snap.Property("delta.targetFileSize") != "" {
+			var err error
+			if s.target, err = s.snap.TargetFileBytes(); err != nil {
+				return nil, err
+			}
+		}
 	}
-	s.target, s.partitions = target, map[string]*partition{}
-	c := &Condition{TargetFileBytes: target}
+	s.partitions, s.paid = map[string]*partition{}, map[string]int64{}
+	c := &Condition{TargetFileBytes: s.target}
 	clustered, err := s.snap.ClusteringColumns()
 	if err != nil {
 		return nil, err
@@ -155,7 +169,7 @@ func (s *surveyor) look(ctx context.Context) (*Condition, error) {
 func (s *surveyor) judge(c *Condition) {
 	for _, name := range slices.Sorted(maps.Keys(s.partitions)) {
 		d := s.partitions[name]
-		c.Needs = append(c.Needs, s.needs(d)...)
+		c.Needs = append(c.Needs, s.of(d).needs(d)...)
 		if at := s.closes(d); len(d.candidates) > 1 && !s.closed(d) && (c.again.IsZero() || at.Before(c.again)) {
 			c.again = at
 		}
@@ -178,12 +192,13 @@ func (s *surveyor) take(add *delta.Add, c *Condition) {
 	var gone int64
 	if add.DeletionVector != nil {
 		gone = add.DeletionVector.Cardinality
+		s.paid[add.Path] = s.rents[add.Path] + s.commits*int64(add.DeletionVector.SizeInBytes)
 	}
-	f := candidate{live: add.Size, job: job}
+	f := candidate{live: add.Size, job: job, rent: s.paid[add.Path]}
 	rows, known := add.PhysicalRows()
 	if known && rows > 0 {
 		f.deleted = float64(gone) / float64(rows)
-		f.live -= int64(f.deleted * float64(add.Size))
+		f.live, f.rows = f.live-int64(f.deleted*float64(add.Size)), rows-gone
 		d.rows, d.deleted = d.rows+rows, d.deleted+gone
 		c.Rows, c.DeletedRows = c.Rows+rows, c.DeletedRows+gone
 	}

@@ -77,14 +77,14 @@ type churn struct {
 
 	written [3]atomic.Int64 // data, vectors, log
 	mu      sync.Mutex
-	works   map[lake.UpkeepKind]int
+	works   map[string]int
 	busy    time.Duration
 	rewrote int64
 }
 
 func newChurn(b *testing.B, table int64, upkeep bool) *churn {
 	c := &churn{b: b, r: rand.New(rand.NewPCG(1, 2)), dir: b.TempDir(), table: table, next: table, last: -1,
-		works: map[lake.UpkeepKind]int{}}
+		works: map[string]int{}}
 	c.zipf = rand.NewZipf(c.r, 1.1, 1, uint64(table-1))
 	open := func(table string) (store.Store, error) {
 		d, err := store.NewDisk(c.dir + "/" + table)
@@ -118,7 +118,7 @@ func (c *churn) must(err error) {
 	}
 }
 
-func (c *churn) done(d lake.UpkeepDone) {
+func (c *churn) done(d freshet.Upkeep) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.works[d.Kind]++

@@ -16,9 +16,10 @@ type UpkeepKind string
 
 // The kinds of upkeep.
 const (
-	Compact UpkeepKind = "compact" // small files become large ones
-	Fold    UpkeepKind = "fold"    // files with many deleted rows are written without these
-	Vacuum  UpkeepKind = "vacuum"  // files that no version needs are deleted
+	Compact    UpkeepKind = "compact"    // small files become large ones
+	Fold       UpkeepKind = "fold"       // files with many deleted rows are written without these
+	Checkpoint UpkeepKind = "checkpoint" // the log is summed up, and cleaned; it follows commits, also without upkeep
+	Vacuum     UpkeepKind = "vacuum"     // files that no version needs are deleted
 )
 
 // Need is a piece of work that a table wants to be done.
@@ -29,6 +30,7 @@ type Need struct {
 	Bytes     int64
 	Why       string // for people: "70 small files"
 
+	rows   int64         // that are live, as far as it is known
 	groups [][]delta.Add // to be rewritten, each into as few files as its size asks for
 }
 
@@ -36,6 +38,8 @@ const (
 	// batchBytes is how much is rewritten in one commit, unless one file is more. It bounds what is lost when the commit
 	// gives way, and for how long a stop is told late.
 	batchBytes = 1 << 30
+	// keyedRows is how many rows of a keyed table move in one commit.
+	keyedRows = 1 << 20
 	// fullShare is the share of the target size from which a file counts as full.
 	fullShare = 0.9
 	// settled is how long no rows have come to a partition that is over by its values before it counts as closed.
@@ -58,15 +62,28 @@ type partition struct {
 type candidate struct {
 	add     delta.Add // with no statistics but the number of rows
 	live    int64     // about the bytes of its live rows
+	rows    int64     // that are live; 0: not known
 	deleted float64   // share of its rows
 	job     int       // that wrote it in this process; 0: none
+	rent    int64     // about the bytes of all deletion vectors that commits have written for it
 }
 
 // planner decides what is worth doing. It looks at nothing but what it is given.
 type planner struct {
 	opts   UpkeepOptions
 	target int64 // bytes of a full file
+	keyed  bool
 	now    time.Time
+}
+
+// of is the planner of one partition. A file of a keyed table is full with keyedRows, too: its rows move in the key index
+// while commits wait.
+func (p *planner) of(d *partition) *planner {
+	own := *p
+	if p.keyed && d.rows > 0 {
+		own.target = max(min(p.target, d.bytes*keyedRows/d.rows), 1)
+	}
+	return &own
 }
 
 // closed reports whether no more rows are expected.
@@ -163,17 +180,11 @@ func (p *planner) class(live int64) int {
 	return n
 }
 
-// fold writes worn files without their deleted rows, once the partition has too many of these.
+// fold writes files without their deleted rows: the most worn ones of a partition that has too many of these, and any for
+// which deletion vectors have cost as much as to write it anew, since each commit that deletes a row of it writes the whole
+// vector again.
 func (p *planner) fold(d *partition) *Need {
-	if d.rows == 0 || float64(d.deleted) <= p.opts.Deleted*float64(d.rows) {
-		return nil
-	}
-	var worn []candidate
-	for _, c := range d.candidates {
-		if c.deleted > p.opts.Deleted/2 {
-			worn = append(worn, c)
-		}
-	}
+	worn, why := p.worn(d)
 	if len(worn) == 0 {
 		return nil
 	}
@@ -182,7 +193,24 @@ func (p *planner) fold(d *partition) *Need {
 	slices.SortStableFunc(worn, func(a, b candidate) int {
 		return cmp.Compare(a.add.ModificationTime, b.add.ModificationTime)
 	})
-	return newNeed(Fold, worn, fmt.Sprintf("%.0f %% of its rows are deleted", 100*float64(d.deleted)/float64(d.rows)))
+	return newNeed(Fold, worn, why)
+}
+
+func (p *planner) worn(d *partition) (worn []candidate, why string) {
+	if float64(d.deleted) > p.opts.Deleted*float64(d.rows) {
+		for _, c := range d.candidates {
+			if c.deleted > p.opts.Deleted/2 {
+				worn = append(worn, c)
+			}
+		}
+		return worn, fmt.Sprintf("%.0f %% of its rows are deleted", 100*float64(d.deleted)/float64(d.rows))
+	}
+	for _, c := range d.candidates {
+		if c.live >= p.target/int64(p.opts.SmallFiles) && c.rent > c.add.Size {
+			worn = append(worn, c)
+		}
+	}
+	return worn, "to write deletion vectors again and again costs more"
 }
 
 func (p *planner) full() int64 { return int64(fullShare * float64(p.target)) }
@@ -191,7 +219,7 @@ func (p *planner) full() int64 { return int64(fullShare * float64(p.target)) }
 func (p *planner) batch(files []candidate) int {
 	var live int64
 	for n, c := range files {
-		if live += c.live; n > 1 && live > max(batchBytes, p.target) {
+		if live += c.live; n > 1 && (live > max(batchBytes, p.target) || p.keyed && live > p.target) {
 			return n
 		}
 	}
@@ -215,6 +243,7 @@ func newNeed(kind UpkeepKind, files []candidate, why string) *Need {
 	for i, c := range files {
 		group[i] = c.add
 		n.Bytes += c.add.Size
+		n.rows += c.rows
 	}
 	n.groups = [][]delta.Add{group}
 	return n

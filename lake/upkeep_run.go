@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/store"
 )
@@ -18,8 +19,6 @@ import (
 const (
 	// lookEvery is how often a table is looked at to which few commits come.
 	lookEvery = 30 * time.Second
-	// vacuumEvery is how often a table is vacuumed.
-	vacuumEvery = 24 * time.Hour
 	// together is how many bytes of several partitions are rewritten in one commit.
 	together = 64 << 20
 	// turnFor bounds how long a commit of upkeep may keep one of the stream waiting when the store does not answer.
@@ -51,13 +50,17 @@ type ward struct {
 	of    *table              // whose turns and index commits to it respect; nil: of none
 
 	jobs   map[string]int // of files that were rewritten here: which job did
-	last   int            // job
-	fails  int            // in a row
+	rents  map[string]int64
+	last   int // job
+	fails  int // in a row
 	looked time.Time
 
 	commits int       // since it was looked at; guarded by u.mu
 	due     time.Time // zero: when commits come; guarded by u.mu
 }
+
+// keyed reports whether a key index must follow the table.
+func (w *ward) keyed() bool { return w.of != nil && w.of.a.opts.Mode.keyed() }
 
 // newUpkeep prepares for upkeep of the target's tables; nil opts mean none.
 func newUpkeep(a *Target, opts *UpkeepOptions) *upkeep {
@@ -205,9 +208,10 @@ func (u *upkeep) rest(took time.Duration) time.Duration {
 // attend looks at a table, does the first of what is to be done, and sets when it is looked at next.
 func (u *upkeep) attend(ctx context.Context, w *ward) {
 	u.mu.Lock()
+	commits := w.commits
 	w.commits, w.looked = 0, time.Now()
 	u.mu.Unlock()
-	again, err := u.work(ctx, w)
+	again, err := u.work(ctx, w, int64(commits))
 	what := "upkeep of " + w.name
 	var busy *busyError
 	switch {
@@ -236,8 +240,8 @@ type busyError struct{ until time.Time }
 
 func (e *busyError) Error() string { return fmt.Sprintf("another process has it until %v", e.until) }
 
-// work does the first of what the table needs. again is when it is to be looked at though no commit comes; zero: never.
-func (u *upkeep) work(ctx context.Context, w *ward) (again time.Time, err error) {
+// work does the first of what the table needs after so many commits. again is when it is to be looked at though no commit comes; zero: never.
+func (u *upkeep) work(ctx context.Context, w *ward, commits int64) (again time.Time, err error) {
 	d := w.table()
 	if d == nil {
 		return again, nil
@@ -249,12 +253,13 @@ func (u *upkeep) work(ctx context.Context, w *ward) (again time.Time, err error)
 	if err := snap.CheckWrite(); err != nil {
 		return again, err
 	}
-	s := &surveyor{snap: snap, jobs: w.jobs, planner: planner{opts: u.opts, now: time.Now(),
-		target: u.a.opts.TargetFileBytes}}
+	s := &surveyor{snap: snap, jobs: w.jobs, rents: w.rents, commits: commits, planner: planner{opts: u.opts, now: time.Now(),
+		target: u.a.opts.TargetFileBytes, keyed: w.keyed()}}
 	c, err := s.look(ctx)
 	if err != nil {
 		return again, err
 	}
+	w.rents = s.paid
 	if len(c.Needs) == 0 {
 		return u.vacuum(ctx, w, snap, c.again)
 	}
@@ -288,7 +293,10 @@ func (u *upkeep) hold(ctx context.Context, w *ward) (lease, error) {
 func (u *upkeep) repack(ctx context.Context, w *ward, snap *delta.Snapshot, c *Condition) error {
 	first := c.Needs[0]
 	groups, bytes, n := first.groups, first.Bytes, 1
-	for ; n < len(c.Needs) && bytes+c.Needs[n].Bytes <= together; n++ {
+	for rows := first.rows; n < len(c.Needs) && bytes+c.Needs[n].Bytes <= together; n++ {
+		if rows += c.Needs[n].rows; w.keyed() && rows > keyedRows {
+			break
+		}
 		groups = append(groups, c.Needs[n].groups...)
 		bytes += c.Needs[n].Bytes
 	}
@@ -307,7 +315,7 @@ func (u *upkeep) repack(ctx context.Context, w *ward, snap *delta.Snapshot, c *C
 			delete(w.jobs, group[i].Path)
 		}
 	}
-	done := UpkeepDone{Table: w.name, Kind: first.Kind, Partition: first.Partition, Why: first.Why, Version: result.Version,
+	done := freshet.Upkeep{Table: w.name, Kind: string(first.Kind), Partition: first.Partition, Why: first.Why, Version: result.Version,
 		FilesBefore: result.RemovedFiles, BytesBefore: result.RemovedBytes, FilesAfter: result.AddedFiles,
 		BytesAfter: result.AddedBytes, Took: time.Since(began)}
 	if n > 1 {
@@ -341,56 +349,4 @@ func (w *ward) around(ctx context.Context, commit func(context.Context) (delta.C
 		}
 	}
 	return nil
-}
-
-// vacuum deletes what no version needs, once a day, if files can be that old.
-func (u *upkeep) vacuum(ctx context.Context, w *ward, snap *delta.Snapshot, again time.Time) (time.Time, error) {
-	sooner := func(at time.Time) time.Time {
-		if again.IsZero() || at.Before(again) {
-			return at
-		}
-		return again
-	}
-	now := time.Now()
-	made := snap.Metadata().CreatedTime
-	if u.opts.Retention < 0 {
-		return again, nil
-	}
-	if made != nil && now.Sub(time.UnixMilli(*made)) < shortestRetention {
-		return sooner(time.UnixMilli(*made).Add(shortestRetention)), nil
-	}
-	l, err := readLease(ctx, w.st)
-	if err != nil {
-		return again, err
-	}
-	if next := l.Vacuumed.Add(vacuumEvery); now.Before(next) && !l.Vacuumed.After(now) {
-		return sooner(next), nil
-	}
-	if l, err = u.hold(ctx, w); err != nil {
-		return again, err
-	}
-	result, err := u.vacuumTable(ctx, snap.Table(), now)
-	if err != nil {
-		return again, err
-	}
-	l.Vacuumed = now.UTC()
-	if err := l.write(ctx, w.st); err != nil {
-		return again, err
-	}
-	u.opts.Done(UpkeepDone{Table: w.name, Kind: Vacuum, Why: "the last one is a day ago", Version: -1,
-		FilesBefore: result.Deleted, BytesBefore: result.DeletedBytes, Took: time.Since(now)})
-	return sooner(now.Add(vacuumEvery)), nil
-}
-
-// vacuumTable vacuums by the retention, else by that of the table where it is long enough, and keeps what cuts name.
-func (u *upkeep) vacuumTable(ctx context.Context, d *delta.Table, now time.Time) (*delta.VacuumResult, error) {
-	p, err := CutProtection(ctx, d, u.a.cutsOf, now)
-	if err != nil {
-		return nil, err
-	}
-	o := &delta.VacuumOptions{Retention: u.opts.Retention, AtLeast: shortestRetention}
-	if err := p.Vacuum(ctx, d, o); err != nil {
-		return nil, err
-	}
-	return d.Vacuum(ctx, o)
 }

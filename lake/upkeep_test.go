@@ -100,7 +100,7 @@ func TestUpkeep_DayOfCommits_ClosedPartitionsHaveAsManyFilesAsTheirSizeAsksFor(t
 		d := day{commits: commits, rows: number("FRESHET_UPKEEP_ROWS", 60), every: 24 * time.Hour / time.Duration(commits),
 			target: number("FRESHET_UPKEEP_TARGET", 8<<10)}
 		var works int
-		d.run(t, w, &lake.UpkeepOptions{Done: func(lake.UpkeepDone) { works++ }})
+		d.run(t, w, &lake.UpkeepOptions{Done: func(freshet.Upkeep) { works++ }})
 		files, bytes := w.partitions(t, "t")
 		if len(files) != 24 {
 			t.Fatalf("got %d partitions, want 24", len(files))

@@ -180,6 +180,9 @@ func (b *Builder) targetOptions(p *Pipeline, obs freshet.Observer) *lake.TargetO
 	opts.Retry = func(what string, err error) { b.retry(p, obs, what, err) }
 	opts.Recovered = obs.Recovered
 	opts.Key.IndexDir = p.Project.Path(t.IndexDir.Value)
+	if opts.Upkeep = t.Upkeep.options(); opts.Upkeep != nil {
+		opts.Upkeep.Done = func(u freshet.Upkeep) { b.lookedAfter(p, obs, u) }
+	}
 	for _, c := range t.PartitionBy {
 		opts.PartitionBy = append(opts.PartitionBy, c.Value)
 	}
@@ -213,6 +216,14 @@ func (b *Builder) retry(p *Pipeline, obs freshet.Observer, what string, err erro
 		obs.Retry(what, err)
 	}
 	b.opts.Logger.Warn("trying again", "pipeline", p.FullName(), "what", what, "error", err)
+}
+
+func (b *Builder) lookedAfter(p *Pipeline, obs freshet.Observer, u freshet.Upkeep) {
+	if obs.Upkeep != nil {
+		obs.Upkeep(u)
+	}
+	b.opts.Logger.Debug("looked after a table", "pipeline", p.FullName(), "table", u.Table, "kind", u.Kind, "partition",
+		u.Partition, "why", u.Why, "files_before", u.FilesBefore, "files_after", u.FilesAfter, "took", u.Took)
 }
 
 // manyOrigins tells whether one table takes lanes of several topics.

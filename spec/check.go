@@ -63,6 +63,7 @@ func (p *Pipeline) defaults() {
 		fallback(&t.Commit.Every, d.Commit.Every)
 		fallback(&t.Commit.MaxRows, d.Commit.MaxRows)
 		fallback(&t.Commit.MaxSize, d.Commit.MaxSize)
+		t.Upkeep.fallBack(&d.Upkeep)
 		if p.Namespace == "" && !isPath(t.Table.Value) {
 			p.Namespace, _, _ = strings.Cut(t.Table.Value, ".")
 		}

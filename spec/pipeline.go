@@ -70,6 +70,7 @@ type Delta struct {
 	Commit        Commit
 	FileSize      int64
 	Cuts          Text // of the cuts table; "true", "false": whether there is one; "": where there are several tables
+	Upkeep        Upkeep
 	// ChangeColumns are the change columns; "all" stands for all of them.
 	ChangeColumns []string
 	// ChangeLog is the table that gets every change; "feed": the table's own change data feed.
@@ -234,7 +235,8 @@ func (t *Delta) shape() shape {
 			{name: "cuts", doc: "The table of cuts: which versions of the pipeline's tables show the source at one moment. A " +
 				"table, true or false. Default: namespace.pipeline_cuts, where there are several tables.", is: placed(&t.Cuts)},
 			{name: "schema_changes", later: "use source.schema.new_fields"},
-			{name: "maintenance", later: "leave it out; `freshet table optimize` and `vacuum` disturb nothing"},
+			{name: "upkeep", doc: "How the table is looked after beside the stream: small files are packed, deleted rows " +
+				"dropped, old files deleted. off: it is not. Default: on.", is: t.Upkeep.shape()},
 		}, t.logKeys())}
 }
 

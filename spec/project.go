@@ -40,6 +40,7 @@ type Connection struct {
 type Defaults struct {
 	Commit     Commit
 	Quarantine Quarantine
+	Upkeep     Upkeep
 }
 
 func (p *Project) shape() object {
@@ -62,7 +63,8 @@ func (p *Project) shape() object {
 		{name: "defaults", doc: "What holds for pipelines that do not say otherwise.", is: object{keys: []key{
 			{name: "commit", doc: "When commits are made.", is: p.Defaults.Commit.shape()},
 			{name: "quarantine", doc: "Where records go that cannot be taken.", is: p.Defaults.Quarantine.shape()},
-			{name: "maintenance", later: "leave it out; `freshet table optimize` and `vacuum` disturb nothing"},
+			{name: "upkeep", doc: "How tables are looked after beside the stream; off: they are not.",
+				is: p.Defaults.Upkeep.shape()},
 			{name: "compatibility", later: "leave it out"},
 		}}},
 		{name: "environments", doc: "What differs by environment (-e NAME): each has the keys of this file.",

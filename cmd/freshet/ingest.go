@@ -56,6 +56,8 @@ var ingestFlags = []ingestFlag{
 		"(default 256MiB)"},
 	{"target-file-size", "target.delta.target_file_size", "",
 		"size at which a data file is full (default 128MiB)"},
+	{"upkeep", "target.delta.upkeep", "", "on or off: pack small files, drop deleted rows and delete old files beside the " +
+		"stream (default on)"},
 	{"app", "app", "", "the name of the progress in the table (default: from topic and table)"},
 	{"group", "source.kafka.group", "", "the consumer group that shares the partitions (default: from topic " +
 		"and table)"},

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/lake"
 	"github.com/freshet-io/freshet/spec"
 )
 
@@ -114,7 +115,8 @@ func (c *cli) tableDescribe() *cobra.Command {
 		Aliases: []string{"show"},
 		Short:   "What a table is: version, columns, properties, progress",
 		Long: `Print what a table is: where, its version and time, columns, partitioning, properties, what readers and writers must
-understand, and the progress that applications keep in it.`,
+understand, and the progress that applications keep in it; how its files stand, and what upkeep would do next, and why.
+Upkeep is what pipelines do beside the stream, and freshet table optimize and vacuum do at once.`,
 		Example: `  freshet table describe ./lake/orders
   freshet table describe bronze.orders --version 12 -o json`,
 		Args: args(1, 1, "one TABLE"),
@@ -144,6 +146,10 @@ func describeRecord(ctx context.Context, snap *delta.Snapshot) (record, error) {
 	if err != nil {
 		return nil, err
 	}
+	stands, err := lake.Survey(ctx, snap, time.Now(), snap.Property("delta.enableDeletionVectors") == "true", nil)
+	if err != nil {
+		return nil, err
+	}
 	meta, proto := snap.Metadata(), snap.Protocol()
 	var columns, txns, properties []string
 	for _, f := range snap.Schema().Fields {
@@ -164,7 +170,7 @@ func describeRecord(ctx context.Context, snap *delta.Snapshot) (record, error) {
 		slices.Sort(features)
 		needs += ": " + strings.Join(slices.Compact(features), ", ")
 	}
-	return record{
+	return append(record{
 		{name: "location", value: snap.Table().Store().URL()},
 		{name: "id", value: meta.ID},
 		{name: "name", value: meta.Name},
@@ -179,7 +185,7 @@ func describeRecord(ctx context.Context, snap *delta.Snapshot) (record, error) {
 		{name: "columns", value: columns, text: strings.Join(columns, "\n")},
 		{name: "properties", value: meta.Configuration, text: orDash(strings.Join(properties, "\n"))},
 		{name: "progress", value: progress, text: orDash(strings.Join(txns, "\n"))},
-	}, nil
+	}, conditionFields(stands)...), nil
 }
 
 func checkpointText(version int64) string {

@@ -34,6 +34,7 @@ type Metrics struct {
 
 	records, bytes, rows, rejects     *prometheus.CounterVec
 	commits, conflicts, retries       *prometheus.CounterVec
+	upkeeps, upkeepTime               *prometheus.CounterVec
 	stages, commitTime, latency       *prometheus.HistogramVec
 	state, backlog, lag, tableAgeDesc *prometheus.Desc
 
@@ -94,6 +95,9 @@ func New(version string) *Metrics {
 		"table", "result")
 	m.conflicts = counter("freshet_commit_conflicts_total", "How often another writer's commit came first.")
 	m.retries = counter("freshet_retries_total", "Failures that are tried again.")
+	m.upkeeps = counter("freshet_upkeep_total", "Pieces of work done beside the stream: compact, fold or vacuum.", "table",
+		"kind")
+	m.upkeepTime = counter("freshet_upkeep_seconds_total", "Time that they took.", "table", "kind")
 	m.stages = histogram("freshet_batch_stage_duration_seconds", "Time of one stage for one batch.", "stage")
 	m.commitTime = histogram("freshet_commit_duration_seconds", "Time of one commit.", "result")
 	m.latency = histogram("freshet_end_to_end_latency_seconds",

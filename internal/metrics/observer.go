@@ -40,6 +40,10 @@ func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer 
 			delete(p.trouble, what)
 			p.mu.Unlock()
 		},
+		Upkeep: func(u freshet.Upkeep) {
+			m.upkeeps.WithLabelValues(namespace, name, u.Table, u.Kind).Inc()
+			m.upkeepTime.WithLabelValues(namespace, name, u.Table, u.Kind).Add(u.Took.Seconds())
+		},
 		State: func(state string) {
 			p.mu.Lock()
 			p.state = state
