@@ -2,7 +2,6 @@ package lake
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -59,7 +58,7 @@ func (u *upkeep) vacuum(ctx context.Context, w *ward, snap *delta.Snapshot, agai
 	if l, err = u.hold(ctx, w); err != nil {
 		return again, err
 	}
-	result, err := vacuumTable(ctx, snap.Table(), u.opts.Retention)
+	result, err := u.vacuumTable(ctx, snap.Table(), now)
 	if err != nil {
 		return again, err
 	}
@@ -83,13 +82,4 @@ func (u *upkeep) vacuumTable(ctx context.Context, d *delta.Table, now time.Time)
 		return nil, err
 	}
 	return d.Vacuum(ctx, o)
-}
-
-// vacuumTable vacuums by the retention, else by that of the table where it is long enough.
-func vacuumTable(ctx context.Context, d *delta.Table, retention time.Duration) (*delta.VacuumResult, error) {
-	result, err := d.Vacuum(ctx, &delta.VacuumOptions{Retention: retention})
-	if retention == 0 && errors.Is(err, delta.ErrRetention) {
-		result, err = d.Vacuum(ctx, &delta.VacuumOptions{Retention: shortestRetention})
-	}
-	return result, err
 }
