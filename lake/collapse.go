@@ -27,6 +27,14 @@ type keyChange struct {
 	contenders []int32
 }
 
+// lowest is the row below which nothing is known of the key.
+func (k *keyChange) lowest() int32 {
+	if n := len(k.older); n > 0 {
+		return k.older[n-1]
+	}
+	return k.last
+}
+
 // change is one row in the order in which the changes of a key follow each other.
 type change struct {
 	key keyindex.Fingerprint
@@ -39,7 +47,8 @@ type collapser struct {
 	keys     []keyindex.Fingerprint // of each row
 	sequence []byte                 // of each row; nil: there is none
 	width    int
-	crossed  int // keys that came by two lanes although nothing orders these
+	behind   map[int32]bool // rows out of quarantine that stand behind those of this commit, where there is no sequence
+	crossed  int            // keys that came by two lanes although nothing orders these
 }
 
 // collapse returns one change a key, in the order of fingerprints. Rows in skip have no say.
@@ -57,7 +66,7 @@ func (c *collapser) collapse(skip func(row int32) bool) []keyChange {
 			}
 			return 1
 		}
-		return cmp.Or(bytes.Compare(c.sequenceOf(a.row), c.sequenceOf(b.row)), cmp.Compare(a.row, b.row))
+		return cmp.Or(bytes.Compare(c.sequenceOf(a.row), c.sequenceOf(b.row)), c.compareRows(a.row, b.row))
 	})
 	out := make([]keyChange, 0, len(order))
 	for len(order) > 0 {
@@ -69,6 +78,16 @@ func (c *collapser) collapse(skip func(row int32) bool) []keyChange {
 		order = order[n:]
 	}
 	return out
+}
+
+func (c *collapser) compareRows(a, b int32) int {
+	switch x, y := c.behind[a], c.behind[b]; {
+	case x && !y:
+		return 1
+	case y && !x:
+		return -1
+	}
+	return cmp.Compare(a, b)
 }
 
 // idle reports whether the row is the old image of an update that left the key as it was: it says nothing.
@@ -114,6 +133,9 @@ func (c *collapser) last(all []change) keyChange {
 	for i := len(all) - 2; i >= 0; i-- {
 		older := all[i].row
 		if c.removes(older) {
+			if !c.rows.partial(k.lowest()) {
+				break // it is whole but for columns that its source has not
+			}
 			k.waiting = append([]int32{k.last}, k.older...)
 			k.last, k.delete, k.older = older, true, nil
 			break

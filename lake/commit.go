@@ -30,10 +30,14 @@ type commit struct {
 	uncertain bool           // an attempt may have landed: the files must stay
 
 	// Of a keyed table, in the place of adds.
-	keyed *gathered
-	told  map[freshet.Lane]map[place]*freshet.Reject // that were found on the way and are in quarantine
-	ended map[int32]string                           // orders that tombstones have of deletes, by row
-	files int
+	keyed   *gathered
+	told    map[freshet.Lane]map[place]*keyReject // that were found on the way and are in quarantine
+	ended   map[int32]string                      // orders that tombstones have of deletes, by row of the commit
+	intent  *intent                               // what it takes out of quarantine; nil: nothing
+	replays *waiting                              // of a replay: all that it may take
+	gone    map[*waitingRow]bool                  // of a replay: entries that a step drops
+	stays   map[entryPlace]*freshet.Reject        // of a replay: why entries are not taken
+	files   int
 }
 
 // Table is the table's name.

@@ -46,6 +46,9 @@ func (g *gathered) gather(b *freshet.Batch, key, sequence []string) error {
 	for _, c := range b.Rows.Columns() {
 		g.bytes += int64(c.Data().SizeInBytes())
 	}
+	if b.Records != nil {
+		g.bytes += b.Bytes / gatheredWeight // they are not copied
+	}
 	return nil
 }
 
@@ -100,6 +103,7 @@ type changeRows struct {
 	row     []int32 // the row's place in it
 	unsent  *freshet.Mask
 	batches []*freshet.Batch
+	waits   *waiting // of which the first rows are; nil: none
 }
 
 // union puts the gathered rows side by side, in the columns of the table.
@@ -201,6 +205,25 @@ func (c *changeRows) named(names []string) []arrow.Array {
 		out[i] = c.columns[columnNamed(c.schema, name)]
 	}
 	return out
+}
+
+// returned reports whether the row comes out of quarantine: those are the first.
+func (c *changeRows) returned(row int32) bool { return row < c.first() }
+
+// first is the first row that does not come out of quarantine.
+func (c *changeRows) first() int32 {
+	if c.waits == nil {
+		return 0
+	}
+	return int32(len(c.waits.rows))
+}
+
+// partial reports whether the row is a part of one: cells were not sent although its source has such a column.
+func (c *changeRows) partial(row int32) bool {
+	if c.returned(row) {
+		return !c.waits.rows[row].whole
+	}
+	return c.batches[c.from[row]].Unsent.Any(int(c.row[row]))
 }
 
 // seq is the seq of the row's record in its lane.

@@ -164,7 +164,7 @@ func (c *indexCheck) compare(path string, rows delta.FileRows) error {
 		f := IndexFault{File: path, Row: rows.Rows[n]}
 		where, _ := r.x.Path(at[n].File)
 		switch {
-		case at[n].File == 0:
+		case at[n].File == 0, at[n].File == keyindex.Tombstone:
 			f.Kind, f.Text = IndexMissing, "the index does not have the key of this row"
 			c.add(f)
 		case where != path || at[n].Row != f.Row:

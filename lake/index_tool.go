@@ -87,7 +87,8 @@ func (i *indexTool) apps() ([]string, error) {
 	}
 	var apps []string
 	for _, e := range entries {
-		if app, err := url.PathUnescape(e.Name()); err == nil && e.IsDir() && safeName(app) == e.Name() {
+		app, err := url.PathUnescape(e.Name())
+		if err == nil && e.IsDir() && safeName(app) == e.Name() && !strings.HasSuffix(app, replayIndex) {
 			apps = append(apps, app)
 		}
 	}

@@ -55,6 +55,7 @@ var quarantineSchema = arrow.NewSchema([]arrow.Field{
 	// Tables that older versions made get these with the next commit.
 	{Name: "headers", Type: freshet.HeadersType(), Nullable: true},
 	{Name: "record_time_kind", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
+	{Name: "change", Type: arrow.BinaryTypes.Binary, Nullable: true}, // of a row that waits: see waitingRow.encode
 }, nil)
 
 // quarantineStats are the columns by which files are left out.
@@ -126,6 +127,11 @@ func (q *quarantineRows) batch() arrow.RecordBatch { return q.b.NewRecordBatch()
 
 // add adds a row. Of a reject that is nothing but a place, the columns that tell of the record are null.
 func (q *quarantineRows) add(event string, l freshet.Lane, r *freshet.Reject) {
+	q.addChange(event, l, r, nil)
+}
+
+// addChange is add of a row that waits, with its change.
+func (q *quarantineRows) addChange(event string, l freshet.Lane, r *freshet.Reject, change []byte) {
 	q.n++
 	for i, s := range []string{event, q.app, q.table, l.Origin, l.OriginID, l.Name} {
 		q.b.Field(i).(*array.StringBuilder).Append(s)
@@ -140,8 +146,8 @@ func (q *quarantineRows) add(event string, l freshet.Lane, r *freshet.Reject) {
 			text.Append(s)
 		}
 	}
-	for i, raw := range [][]byte{r.Raw, r.Key} {
-		bytes := q.b.Field(11 + i).(*array.BinaryBuilder)
+	for at, raw := range map[int][]byte{11: r.Raw, 12: r.Key, 18: change} {
+		bytes := q.b.Field(at).(*array.BinaryBuilder)
 		if raw == nil {
 			bytes.AppendNull()
 		} else {

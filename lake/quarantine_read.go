@@ -26,6 +26,8 @@ type Entry struct {
 	freshet.Reject // Seq, Row, Code, Message, Step, and the Record
 	QuarantinedAt  time.Time
 	Open           bool // neither taken by a replay nor given up
+
+	change []byte // of a row that waits for its key
 }
 
 // ID names the entry within its quarantine: "orders[3]@1042", or "orders[3]@1042/2" for the third row of a
@@ -290,6 +292,9 @@ func eachEntry(rec arrow.RecordBatch, visit func(*Entry) bool) bool {
 				Code: freshet.Code(text("code")), Message: text("message"), Step: text("step"),
 				Record: recordAt(column, i)},
 			QuarantinedAt: moment(column["quarantined_at"], i),
+		}
+		if c, ok := column["change"]; ok {
+			e.change = binaryAt(c, i)
 		}
 		if !visit(e) {
 			return false

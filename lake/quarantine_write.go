@@ -41,8 +41,12 @@ func (t *table) hold(ctx context.Context, p freshet.Progress) error {
 	if len(p) == 0 {
 		return nil
 	}
+	t.waitsStale.Store(true) // lanes come with what another process knew to wait
 	snap, err := t.quarantine.look(ctx)
 	if err != nil {
+		return explain(t.quarantine.name, err)
+	}
+	if err := t.settleLeft(ctx, snap); err != nil {
 		return explain(t.quarantine.name, err)
 	}
 	held := map[freshet.Lane]*heldLane{}
@@ -67,6 +71,18 @@ func (t *table) hold(ctx context.Context, p freshet.Progress) error {
 		t.held[l] = h
 	}
 	return nil
+}
+
+// settleLeft settles what a process left under way that took rows out of quarantine.
+func (t *table) settleLeft(ctx context.Context, snap *delta.Snapshot) error {
+	if snap == nil || !t.a.opts.Mode.keyed() {
+		return nil
+	}
+	if number, _ := snap.Txn(replayingTxn(t.a.app, t.name)); number == 0 {
+		return nil
+	}
+	_, _, err := t.recover(ctx)
+	return err
 }
 
 // openPlaces reads the open entries of the lane past seq: those of this app and table, since others may have

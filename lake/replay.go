@@ -161,6 +161,13 @@ func (t *table) replay(ctx context.Context, filter *Filter, tried map[entryPlace
 	}
 	defer b.Release()
 	defer t.discard()
+	if t.a.opts.Mode.keyed() {
+		err := t.replayKeyed(ctx, main, snap, entries, b, done)
+		for _, e := range done.Still {
+			tried[e.place()] = true
+		}
+		return done, more, err
+	}
 	if b.NumRows() > 0 {
 		if err := t.writeRows(ctx, entryCauses(b, entries)); err != nil {
 			return done, false, err

@@ -190,7 +190,11 @@ type table struct {
 
 	tombstones *tombstones // nil: deleted keys need none
 
-	index *rowIndex     // of a keyed table, used by whoever has the turn; nil: not opened
+	index *rowIndex // of a keyed table, used by whoever has the turn; nil: not opened
+	waits *waiting  // of a keyed table, used by whoever commits to it: rows in quarantine whose key may come; nil: not read
+
+	waitsStale atomic.Bool // waits is to be read anew
+
 	turn  chan struct{} // holds one while somebody of this process changes rows of a keyed table
 	wards []*ward       // of it and its quarantine, for upkeep
 

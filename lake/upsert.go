@@ -26,16 +26,18 @@ const writeRows = 32 << 10
 //	   ─ look up ─▶ where the key lies ─ decide ─▶ insert, update, delete, or nothing
 //	   ─ stored rows, where one is needed ─ assemble ─▶ rows to write, places to mark: delta.Edit
 type upsert struct {
-	t      *table
-	snap   *delta.Snapshot
-	schema *delta.Schema // of the table to come
-	index  *rowIndex
-	feed   bool // the table records change data
-	rows   *changeRows
-	causes []*causes // by batch of rows; nil where none was asked for
-	keys   []keyChange
-	seqs   []byte          // of each row of rows
-	free   map[int32]int32 // deletes that stand behind whatever is stored: the row that gave each its sequence, or noRow
+	t       *table
+	snap    *delta.Snapshot
+	schema  *delta.Schema // of the table to come
+	index   *rowIndex
+	feed    bool // the table records change data
+	rows    *changeRows
+	causes  []*causes              // by batch of rows; nil where none was asked for
+	hashes  []keyindex.Fingerprint // of each row of rows
+	keys    []keyChange
+	refused map[int]bool    // keys whose row the table does not take
+	seqs    []byte          // of each row of rows
+	free    map[int32]int32 // deletes that stand behind whatever is stored: the row that gave each its sequence, or noRow
 
 	at     []keyindex.Position           // of each key
 	files  map[keyindex.FileID]delta.Add // those in which a key lies whose row may change
@@ -45,12 +47,14 @@ type upsert struct {
 
 	counts  upsertCounts
 	rejects []keyReject
+	stays   []keyReject // of rows that came out of quarantine and stay there
 }
 
 // keyReject is a reject and the row that it is of.
 type keyReject struct {
 	freshet.Reject
-	row int32
+	row   int32
+	waits *waitingRow // nil: it does not wait
 }
 
 // upsertCounts are how many keys fared how.
@@ -59,6 +63,7 @@ type upsertCounts struct {
 	same    int64 // as it is stored
 	missing int64 // deletes of keys that were not there
 	crossed int64 // keys that came by several lanes although nothing orders these
+	inserts int64 // updates of keys that were not there, with all columns: they were inserted
 }
 
 // act is what becomes of a key.
@@ -123,7 +128,11 @@ func (u *upsert) collapse() error {
 	if err != nil {
 		return err
 	}
+	u.hashes = keys
 	c := &collapser{rows: u.rows, keys: keys}
+	if u.index.sequence == nil {
+		c.behind = u.behind()
+	}
 	if s := u.index.sequence; s != nil {
 		u.seqs = s.append(nil, sequence, len(keys))
 		c.sequence, c.width = u.seqs, s.width
@@ -288,6 +297,8 @@ func (u *upsert) decide(ctx context.Context) error {
 			u.acts[i] = u.settleTie(i)
 		case u.acts[i] == actInsert && u.partial(i):
 			u.acts[i] = actReject
+		case u.acts[i] == actInsert && u.updates(u.keys[i].lowest()):
+			u.counts.inserts++
 		}
 	}
 	return nil
@@ -316,16 +327,17 @@ func (u *upsert) settleTie(i int) act {
 	return actReject
 }
 
-// partial reports whether a cell of the key's row is known neither from this commit nor from the table.
-func (u *upsert) partial(i int) bool {
-	k := &u.keys[i]
-	if k.delete || !u.rows.unsent.Any(int(k.last)) {
-		return false
-	}
-	if n := len(k.older); n > 0 {
-		return u.rows.unsent.Any(int(k.older[n-1]))
-	}
-	return true
+// partial reports whether a cell of the key's row was not sent in this commit, although the source has it.
+func (u *upsert) partial(i int) bool { return !u.keys[i].delete && u.rows.partial(u.keys[i].lowest()) }
+
+// lacks reports whether a cell of the key's row is not told by this commit.
+func (u *upsert) lacks(i int) bool {
+	return !u.keys[i].delete && u.rows.unsent.Any(int(u.keys[i].lowest()))
+}
+
+// updates reports whether the row was sent as an update.
+func (u *upsert) updates(row int32) bool {
+	return u.rows.batches[u.rows.from[row]].Kinds != nil && u.rows.kinds[row] == freshet.UpdatePostimage
 }
 
 // needsStored reports whether the row that is stored under the key must be read; keeps is keepsColumns.
@@ -336,7 +348,7 @@ func (u *upsert) needsStored(i int, keeps bool) bool {
 	case actDelete:
 		return u.feed
 	case actUpdate:
-		return u.feed || u.keys[i].delete || keeps || u.partial(i)
+		return u.feed || u.keys[i].delete || keeps || u.lacks(i)
 	}
 	return false
 }
@@ -466,6 +478,25 @@ func (u *upsert) rejectKeys() {
 }
 
 func (u *upsert) reject(row int32, code freshet.Code, why string) {
+	if u.rows.returned(row) {
+		u.stays = append(u.stays, keyReject{Reject: freshet.Reject{Code: code, Step: "write", Message: why}, row: row})
+		return
+	}
 	b := u.rows.batches[u.rows.from[row]]
-	u.rejects = append(u.rejects, keyReject{rowReject(b, int(u.rows.row[row]), code, why), row})
+	r := keyReject{Reject: rowReject(b, int(u.rows.row[row]), code, why), row: row}
+	if code == freshet.CodePartialRow {
+		r.waits = u.waitingRow(&r)
+	}
+	u.rejects = append(u.rejects, r)
+}
+
+// refuse makes rejects of the rows that make the row of a key, which the table does not take.
+func (u *upsert) refuse(i int, code freshet.Code, why string) {
+	if u.refused == nil {
+		u.refused = map[int]bool{}
+	}
+	u.refused[i] = true
+	for _, row := range append([]int32{u.keys[i].last}, u.keys[i].older...) {
+		u.reject(row, code, why)
+	}
 }

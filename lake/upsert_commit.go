@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -69,7 +70,11 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 		return nil, err
 	}
 	defer u.close()
-	if err := c.quarantineKeys(ctx, u); err != nil {
+	err = c.quarantineKeys(ctx, u)
+	if err == nil {
+		err = c.intend(ctx, snap, u, set)
+	}
+	if err != nil {
 		return nil, errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
 	}
 	if err := c.bury(ctx, w); err != nil {
@@ -90,6 +95,7 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 	if err := c.t.index.landed(ctx, done, &w.news); err != nil {
 		c.t.index.distrust(err)
 	}
+	c.settleReturned(ctx)
 	return done, nil
 }
 
@@ -116,10 +122,19 @@ func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := c.keyed.union(schema)
+	waits, err := c.beside(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+	all := *c.keyed
+	if waits != nil {
+		all.batches = slices.Concat(waits.batches, all.batches)
+	}
+	rows, err := all.union(schema)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows.waits = waits
 	u, err := newUpsert(ctx, c.t, snap, to, rows, c.t.index)
 	if err != nil {
 		rows.release()
@@ -143,14 +158,14 @@ func (u *upsert) close() {
 // an attempt before put there and this one takes has landed.
 func (c *commit) quarantineKeys(ctx context.Context, u *upsert) error {
 	u.rejectKeys()
-	now := map[freshet.Lane]map[place]*freshet.Reject{}
+	now := map[freshet.Lane]map[place]*keyReject{}
 	for i := range u.rejects {
 		r := &u.rejects[i]
 		lane := u.rows.lane(r.row)
 		if now[lane] == nil {
-			now[lane] = map[place]*freshet.Reject{}
+			now[lane] = map[place]*keyReject{}
 		}
-		now[lane][place{r.Seq, r.Row}] = &r.Reject
+		now[lane][place{r.Seq, r.Reject.Row}] = r
 	}
 	rows := newQuarantineRows(c.t.a.app, c.t.name)
 	defer rows.release()
@@ -158,7 +173,11 @@ func (c *commit) quarantineKeys(ctx context.Context, u *upsert) error {
 	for lane, rejects := range now {
 		for at, r := range rejects {
 			if _, told := c.told[lane][at]; !told {
-				rows.add(eventRejected, lane, r)
+				change, err := r.change()
+				if err != nil {
+					return err
+				}
+				rows.addChange(eventRejected, lane, &r.Reject, change)
 				lanes[lane] = c.lanes[lane].last
 			}
 		}
@@ -249,7 +268,8 @@ func (r *rowIndex) distrust(err error) {
 func (u *upsert) told() map[string]string {
 	params := u.t.streaming("Update")
 	for name, n := range map[string]int64{"freshet.lateChanges": u.counts.late, "freshet.sameChanges": u.counts.same,
-		"freshet.missingDeletes": u.counts.missing, "freshet.unorderedKeys": u.counts.crossed} {
+		"freshet.missingDeletes": u.counts.missing, "freshet.unorderedKeys": u.counts.crossed,
+		"freshet.lateInserts": u.counts.inserts} {
 		if n > 0 {
 			params[name] = fmt.Sprint(n)
 		}

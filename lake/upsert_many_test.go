@@ -75,7 +75,7 @@ func TestMirror_TenPipelinesWithKeysOfTheirOwn_NoRowLostOrTwice(t *testing.T) {
 					Columns: []string{"id"}, IndexDir: dir, CopyOnWrite: properties == nil}}
 				fellows[i] = &fellow{target: lake.NewTarget(w.open, fmt.Sprint(app, i), opts), last: -1,
 					lane:   freshet.Lane{Origin: fmt.Sprint("orders", i), OriginID: "a", Name: "0"},
-					model:  keyedModel{items: map[int64]item{}, ended: map[int64]int64{}, waiting: map[int64]int{}},
+					model:  keyedModel{items: map[int64]item{}, ended: map[int64]int64{}, waiting: map[int64][]itemChange{}},
 					random: rand.New(rand.NewPCG(uint64(i), 5)), first: int64(i) * fellowKeys}
 				must(t, fellows[i].start(t.Context()))
 			}

@@ -130,7 +130,8 @@ func (c *commit) bury(ctx context.Context, w *upsertWriter) error {
 		return nil
 	}
 	w.t.tombstones.saw(w.seqs, w.index.sequence.width)
-	fresh := slices.DeleteFunc(w.tombstones(), func(t tombstone) bool { return c.ended[t.row] == string(t.end) })
+	first := w.rows.first() // rows out of quarantine stand before those of the commit, and may be others the next time
+	fresh := slices.DeleteFunc(w.tombstones(), func(t tombstone) bool { return c.ended[t.row-first] == string(t.end) })
 	if len(fresh) == 0 {
 		return nil
 	}
@@ -151,7 +152,7 @@ func (c *commit) bury(ctx context.Context, w *upsertWriter) error {
 		c.ended = map[int32]string{}
 	}
 	for _, t := range fresh {
-		c.ended[t.row] = string(t.end)
+		c.ended[t.row-first] = string(t.end)
 	}
 	return nil
 }

@@ -114,10 +114,10 @@ func (w *upsertWriter) putKeys(ctx context.Context, keys []int) error {
 		}
 		return w.putKeys(ctx, keys[len(keys)/2:])
 	case null != nil:
-		w.reject(w.keys[keys[0]].last, freshet.CodeNull,
+		w.refuse(keys[0], freshet.CodeNull,
 			fmt.Sprintf("column %q: found null, wanted a value: the table's column is NOT NULL", null.Column))
 	default:
-		w.reject(w.keys[keys[0]].last, freshet.CodeConstraint, broken.Reason())
+		w.refuse(keys[0], freshet.CodeConstraint, broken.Reason())
 	}
 	return nil
 }

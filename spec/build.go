@@ -317,9 +317,13 @@ func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer) (freshet.Source
 }
 
 // keepsRecords tells whether records are wanted beside their rows: for the times by which days are told apart, or since
-// rows can be rejected after they were decoded, by a step, or by a column of the table that is NOT NULL and that the decoder does not fill, which it does not where columns are given, or metadata is.
+// rows can be rejected after they were decoded. That is by a step; by a column of the table that is NOT NULL and that the
+// decoder does not fill, which it does not where columns are given, or metadata is; and by what the table has under their
+// key, where they are changes.
 func (p *Pipeline) keepsRecords() bool {
-	return p.Days.Keep > 0 || len(p.Steps) > 0 || len(p.Source.Kafka.Metadata) > 0 || p.sourceSchema() != nil
+	k := p.Source.Kafka
+	return p.Days.Keep > 0 || len(p.Steps) > 0 || len(k.Metadata) > 0 || p.sourceSchema() != nil ||
+		k.tellsChanges() && p.Target.Delta.keyed()
 }
 
 func (k *Kafka) columns() kafka.Columns {

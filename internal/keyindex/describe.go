@@ -76,7 +76,7 @@ func (x *Index) Entries(ctx context.Context, visit func(key Fingerprint, at Posi
 			return err
 		}
 		return u.each(ctx, func(key Fingerprint, at Position, seq []byte) error {
-			if !s.live.has(at.File) {
+			if at.File == Tombstone || !s.live.has(at.File) {
 				return nil
 			}
 			return visit(key, at, seq)
