@@ -297,6 +297,50 @@ func TestDebezium_MessagesOfOthers_AreTaken(t *testing.T) {
 	}
 }
 
+// TestDebezium_DocumentsOfOthers_AreChangesOfATextKey decodes MongoDB's events, whose keys and values stand in turn.
+func TestDebezium_DocumentsOfOthers_AreChangesOfATextKey(t *testing.T) {
+	dir := filepath.Join(recorded(t), "paimon", "debezium-bson", "table", "event")
+	var payloads []freshet.Payload
+	for _, name := range []string{"insert", "update", "delete"} {
+		all := lines[json.RawMessage](t, filepath.Join(dir, "event-"+name+".txt"))
+		for i := 0; i+1 < len(all); i += 2 {
+			payloads = append(payloads, freshet.Payload{Key: all[i], Value: all[i+1]})
+		}
+	}
+	f, err := format.NewDebezium(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := f.Infer(payloads, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, ok := schema.FieldsByName("_id"); !ok || id[0].Type.ID() != arrow.STRING {
+		t.Fatalf("_id: got %v, want a text, which can be a key", schema)
+	}
+	d, err := f.NewDecoder(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Release()
+	for i, p := range payloads {
+		if rows, err := d.Append(p); err != nil || rows != 1 {
+			t.Errorf("record %d: got %d rows, %v", i, rows, err)
+		}
+	}
+	decoded := d.Flush()
+	defer decoded.Rows.Release()
+	const oid = `{"$oid": "67ab25755c0d5ac87eb8c632"}`
+	want := []string{"insert " + oid, "update_postimage " + oid, "update_postimage " + oid, "delete " + oid,
+		"delete 67ab25755c0d5ac87eb8c632", "delete " + oid}
+	ids := decoded.Rows.Column(decoded.Rows.Schema().FieldIndices("_id")[0])
+	for i, w := range want {
+		if got := fmt.Sprint(decoded.Kinds[i], " ", ids.ValueStr(i)); got != w {
+			t.Errorf("record %d: got %s, want %s", i, got, w)
+		}
+	}
+}
+
 // takeAll decodes records that have no keys: the rows before are trusted.
 func takeAll(t *testing.T, payloads []freshet.Payload) {
 	t.Helper()

@@ -113,7 +113,13 @@ func (f *Debezium) observe(root *shape, s *scanner, record []byte) bool {
 			return false
 		}
 		document := s.validRecord(slices.Clone(text), f.json.opts.MaxBytes)
-		return document != nil && observeRow(root, nil, document)
+		if document == nil || !observeRow(root, nil, document) {
+			return false
+		}
+		if isObject(fieldOf(document, "_id")) {
+			root.observe([]byte(`{"_id":""}`)) // as text, since no column with fields of its own can be a key
+		}
+		return true
 	}
 	return observeRow(root, schema.row(false), after)
 }

@@ -41,7 +41,7 @@ var sourceColumns = map[string]sourceColumn{
 
 // SourceColumns returns what DebeziumOptions.Source can name, in order. The columns have these names behind
 // an underscore. To order changes take lsn of PostgreSQL; file_number, pos and row of MySQL and MariaDB, as
-// the names of files do not sort; commit_lsn, change_lsn and event_serial_no of SQL Server; scn of Oracle.
+// the names of files do not sort; scn of Oracle. SQL Server's are texts that sort: commit_lsn, change_lsn.
 func SourceColumns() []string { return slices.Sorted(maps.Keys(sourceColumns)) }
 
 // SourceField returns the column that tells something of the source.
