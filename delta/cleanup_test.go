@@ -116,6 +116,51 @@ func TestCleanLog_KeepFrom_KeepsThatVersion(t *testing.T) {
 	})
 }
 
+func TestCleanLog_KeepVersions_StandAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := store.NewMem()
+		table, all := yearOfDays(t, st, 52, nil)
+		if _, err := table.CleanLog(context.Background(), &delta.CleanOptions{KeepVersions: []int64{5, 15}}); err != nil {
+			t.Fatal(err)
+		}
+		fresh := open(t, st)
+		for _, v := range []int64{5, 15, 20, 30} {
+			snap, err := fresh.SnapshotAt(context.Background(), v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectNames(t, snap, all[:v]...)
+		}
+		for _, v := range []int64{4, 7, 12} {
+			if _, err := fresh.SnapshotAt(context.Background(), v); !errors.Is(err, delta.ErrVersionNotFound) {
+				t.Errorf("version %d: got %v, want ErrVersionNotFound", v, err)
+			}
+		}
+		at := time.Now().Add(-43 * day) // of version 9
+		if _, err := fresh.SnapshotAsOf(context.Background(), at); !errors.Is(err, delta.ErrVersionNotFound) {
+			t.Errorf("a time between versions that were kept: got %v, want ErrVersionNotFound", err)
+		}
+		expectNames(t, snapshot(t, fresh), all...)
+	})
+}
+
+func TestCleanLog_KeepVersionWithoutCheckpoint_KeepsAllFromThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := store.NewMem()
+		table, all := yearOfDays(t, st, 52, nil)
+		if _, err := table.CleanLog(context.Background(), &delta.CleanOptions{KeepVersions: []int64{5, 12}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range []int64{5, 10, 11, 12, 13} {
+			snap, err := open(t, st).SnapshotAt(context.Background(), v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectNames(t, snap, all[:v]...)
+		}
+	})
+}
+
 func TestCleanLog_BrokenCheckpoint_IsNotReliedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := store.NewMem()

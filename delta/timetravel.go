@@ -131,6 +131,9 @@ func (t *Table) searchFiles(ctx context.Context, at time.Time, from, to int64, w
 			wrong.FirstAt = c.at.UTC()
 		}
 		if c.at.After(at) {
+			if found >= 0 && c.version > found+1 {
+				return 0, wrong // the version of that time was cleaned away between two that were kept
+			}
 			break
 		}
 		found = c.version
