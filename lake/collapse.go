@@ -45,7 +45,9 @@ type change struct {
 type collapser struct {
 	rows     *changeRows
 	keys     []keyindex.Fingerprint // of each row
-	sequence []byte                 // of each row; nil: there is none
+	all      [][]change             // those of each key, where keep says so
+	keep     bool
+	sequence []byte // of each row; nil: there is none
 	width    int
 	behind   map[int32]bool // rows out of quarantine that stand behind those of this commit, where there is no sequence
 	crossed  int            // keys that came by two lanes although nothing orders these
@@ -75,6 +77,9 @@ func (c *collapser) collapse(skip func(row int32) bool) []keyChange {
 			n++
 		}
 		out = append(out, c.last(order[:n]))
+		if c.keep {
+			c.all = append(c.all, order[:n:n])
+		}
 		order = order[n:]
 	}
 	return out
@@ -103,20 +108,15 @@ func (c *collapser) sequenceOf(row int32) []byte {
 	return c.sequence[int(row)*c.width : (int(row)+1)*c.width]
 }
 
-// removes reports whether the row says that its key is gone. The old image of an update that changed the key does.
-func (c *collapser) removes(row int32) bool {
-	return c.rows.kinds[row] == freshet.Delete || c.rows.kinds[row] == freshet.UpdatePreimage
-}
-
 // last makes one change of all changes of a key.
 func (c *collapser) last(all []change) keyChange {
 	row := all[len(all)-1].row
-	k := keyChange{key: all[0].key, last: row, delete: c.removes(row), ended: noRow}
+	k := keyChange{key: all[0].key, last: row, delete: c.rows.removes(row), ended: noRow}
 	if len(all) == 1 {
 		return k
 	}
 	for i := len(all) - 2; c.sequence != nil && !k.delete && k.ended == noRow && i >= 0; i-- {
-		if c.removes(all[i].row) {
+		if c.rows.removes(all[i].row) {
 			k.ended = all[i].row
 		}
 	}
@@ -132,7 +132,7 @@ func (c *collapser) last(all []change) keyChange {
 	}
 	for i := len(all) - 2; i >= 0; i-- {
 		older := all[i].row
-		if c.removes(older) {
+		if c.rows.removes(older) {
 			if !c.rows.partial(k.lowest()) {
 				break // it is whole but for columns that its source has not
 			}
@@ -168,7 +168,7 @@ func (c *collapser) finals(all []change) (finals []int32) {
 // contend settles what nothing but its content tells apart: a delete counts; of rows that differ, none. It reports whether
 // that is all there is to the key.
 func (c *collapser) contend(k *keyChange, finals []int32) bool {
-	if i := slices.IndexFunc(finals, c.removes); i >= 0 {
+	if i := slices.IndexFunc(finals, c.rows.removes); i >= 0 {
 		k.last, k.delete = finals[i], true
 		return true
 	}
@@ -181,8 +181,8 @@ func (c *collapser) contend(k *keyChange, finals []int32) bool {
 
 // same reports whether two changes say the same.
 func (c *collapser) same(a, b int32) bool {
-	if c.removes(a) || c.removes(b) {
-		return c.removes(a) && c.removes(b)
+	if c.rows.removes(a) || c.rows.removes(b) {
+		return c.rows.removes(a) && c.rows.removes(b)
 	}
 	for i, col := range c.rows.columns {
 		if c.rows.unsent.Has(int(a), i) != c.rows.unsent.Has(int(b), i) ||

@@ -49,3 +49,17 @@ func (c *companion) need(ctx context.Context, opts delta.CreateOptions) (*delta.
 	}
 	return c.look(ctx)
 }
+
+// widen has the commit add the columns of the schema that the table lacks, and returns the metadata of the table then. A
+// column of another type is a SchemaMismatchError.
+func widen(tx *delta.Transaction, snap *delta.Snapshot, schema *delta.Schema) (*delta.Metadata, error) {
+	merged, wider, err := snap.Schema().Merge(schema)
+	if err != nil || !wider {
+		return snap.Metadata(), err
+	}
+	meta, err := snap.Metadata().WithSchema(merged)
+	if err == nil {
+		tx.SetMetadata(meta)
+	}
+	return meta, err
+}

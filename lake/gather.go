@@ -231,3 +231,8 @@ func (c *changeRows) seq(row int32) int64 { return c.batches[c.from[row]].Seqs[c
 
 // lane is the lane that the row came by.
 func (c *changeRows) lane(row int32) freshet.Lane { return c.batches[c.from[row]].Lane }
+
+// removes reports whether the row says that its key is gone. The old image of an update that changed the key does.
+func (c *changeRows) removes(row int32) bool {
+	return c.kinds[row] == freshet.Delete || c.kinds[row] == freshet.UpdatePreimage
+}

@@ -30,6 +30,7 @@ type Deletes string
 const (
 	HardDeletes   Deletes = "hard"   // the row is deleted
 	SoftDeletes   Deletes = "soft"   // the row stays, with the time of the delete in DeletedAtColumn
+	LogDeletes    Deletes = "log"    // the row is deleted, and added to the table that KeyOptions.Deleted names
 	IgnoreDeletes Deletes = "ignore" // nothing: the row stays as it is
 )
 
@@ -40,8 +41,12 @@ type KeyOptions struct {
 	// SequenceBy are the columns that order the changes of a key, first the one that weighs most; none may be null. A
 	// change below the row that is there is dropped. Default: none, changes come in the order of their lane.
 	SequenceBy []string
-	// Deletes is the policy for deletes. Default HardDeletes.
+	// Deletes is the policy for deletes. It is recorded in the table, and must stay as it is. Default HardDeletes.
 	Deletes Deletes
+	// DeletesBefore is the policy that the table has had, to confirm that it is to be another one. Default: none.
+	DeletesBefore Deletes
+	// Deleted names the table to which LogDeletes adds the deleted rows of a table. Default DeletedName.
+	Deleted func(table string) string
 	// Tombstones say how deleted keys are remembered.
 	Tombstones TombstoneOptions
 	// CopyOnWrite rewrites files that lose rows, for readers that know no deletion vectors.
@@ -79,9 +84,9 @@ func (o *TargetOptions) validate() error {
 		fault("sequence_by: mode mirror takes changes in the order of the source; wanted mode upsert for an order by columns")
 	}
 	switch k.Deletes {
-	case HardDeletes, SoftDeletes, IgnoreDeletes:
+	case HardDeletes, SoftDeletes, LogDeletes, IgnoreDeletes:
 	default:
-		fault("deletes: found %q, wanted hard, soft or ignore", k.Deletes)
+		fault("deletes: found %q, wanted hard, soft, log or ignore", k.Deletes)
 	}
 	for _, list := range [][]string{k.Columns, k.SequenceBy} {
 		seen := map[string]bool{}
@@ -113,6 +118,9 @@ func (o *TargetOptions) properties() map[string]string {
 	all := map[string]string{}
 	if o.Mode.keyed() && !o.Key.CopyOnWrite {
 		all["delta.enableDeletionVectors"] = "true"
+	}
+	if o.Mode.keyed() {
+		all[deletesProperty] = string(o.Key.Deletes)
 	}
 	maps.Copy(all, o.Properties)
 	if o.ChangeFeed {

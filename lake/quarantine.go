@@ -85,14 +85,7 @@ func widenQuarantine(tx *delta.Transaction, snap *delta.Snapshot) error {
 	if err != nil {
 		return err
 	}
-	merged, wider, err := snap.Schema().Merge(schema)
-	if err != nil || !wider {
-		return err
-	}
-	meta, err := snap.Metadata().WithSchema(merged)
-	if err == nil {
-		tx.SetMetadata(meta)
-	}
+	_, err = widen(tx, snap, schema)
 	return err
 }
 

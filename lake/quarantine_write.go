@@ -12,10 +12,9 @@ import (
 	"github.com/freshet-io/freshet/expr"
 )
 
-// The progress of a lane in quarantine is two txns: the last seq that was committed with rejects of it, and
-// how many such commits there were. The count is what a commit compares and sets: the seq alone may stay the
-// same.
-func quarantineLane(app string, l freshet.Lane) (last, count string) {
+// heldTxns are the progress of a lane in a companion table: the last seq that was committed with rows of it, and how many
+// such commits there were. The count is what a commit compares and sets: the seq alone may stay the same.
+func heldTxns(app string, l freshet.Lane) (last, count string) {
 	id := app + "-" + l.Origin + "#" + l.OriginID + "-" + l.Name
 	return id, id + "#commits"
 }
@@ -56,7 +55,7 @@ func (t *table) hold(ctx context.Context, p freshet.Progress) error {
 		if snap == nil {
 			continue
 		}
-		last, count := quarantineLane(t.a.app, l)
+		last, count := heldTxns(t.a.app, l)
 		h.last, _ = snap.Txn(last)
 		h.count, h.known = snap.Txn(count)
 		if h.known && h.last > seq {
@@ -250,7 +249,7 @@ func (s *sealedRejects) commit(ctx context.Context) error {
 		}
 		tx := snap.Table().Begin(snap, nil)
 		for l, step := range s.steps {
-			last, count := quarantineLane(app, l)
+			last, count := heldTxns(app, l)
 			if n, ok := snap.Txn(count); ok != step.known || n != step.count {
 				return fmt.Errorf("%w: another copy has put records of %s into quarantine", freshet.ErrStale, l)
 			}

@@ -35,6 +35,9 @@ func (a *Target) Resume(ctx context.Context, table string, lanes []freshet.Lane)
 			return nil, err
 		}
 	}
+	if snap, err = t.settleDeletes(ctx, snap); err != nil {
+		return nil, err
+	}
 	if snap, err = t.bringForm(ctx, snap); err != nil {
 		return nil, err
 	}

@@ -118,6 +118,9 @@ func NewTarget(open Opener, app string, opts *TargetOptions) *Target {
 	if a.opts.Mode == "" {
 		a.opts.Mode = Append
 	}
+	if a.opts.Key.Deleted == nil {
+		a.opts.Key.Deleted = DeletedName
+	}
 	if a.opts.Key.Tombstones.Table == nil {
 		a.opts.Key.Tombstones.Table = TombstonesName
 	}
@@ -189,6 +192,7 @@ type table struct {
 	held       map[freshet.Lane]*heldLane // what quarantine has of each lane
 
 	tombstones *tombstones // nil: deleted keys need none
+	deleted    *deleteLog  // nil: deleted rows go nowhere
 
 	index *rowIndex // of a keyed table, used by whoever has the turn; nil: not opened
 	waits *waiting  // of a keyed table, used by whoever commits to it: rows in quarantine whose key may come; nil: not read
@@ -221,6 +225,9 @@ func (a *Target) table(name string) (*table, error) {
 	t := &table{a: a, name: name, st: st, held: map[freshet.Lane]*heldLane{}, turn: make(chan struct{}, 1),
 		quarantine: newQuarantine(beside, qst, a.opts.EngineInfo)}
 	if t.tombstones, err = a.openTombstones(name); err != nil {
+		return nil, err
+	}
+	if t.deleted, err = a.openDeleteLog(name); err != nil {
 		return nil, err
 	}
 	a.tables[name] = t

@@ -140,6 +140,7 @@ func TestTombstones_EqualSequenceOfTwoLanes_DeleteCounts(t *testing.T) {
 // A process dies at every call to its stores in turn, and another one goes on with batches that are cut otherwise.
 func TestTombstones_CrashAtEveryStoreCall_TableEqualsTheModel(t *testing.T) {
 	const seed = 5
+	t.Parallel()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	var changes []itemChange
@@ -155,7 +156,7 @@ func TestTombstones_CrashAtEveryStoreCall_TableEqualsTheModel(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			w, dir := newWorld(), t.TempDir()
 			m := &mortal{w: w, at: at, after: after}
-			err := runChanges(t, m.open, dir, changes, 7)
+			err := runChanges(t, m.open, sequenced(lake.HardDeletes), dir, changes, 7)
 			if !m.dead {
 				must(t, err)
 				t.Logf("%d calls", at-1)
@@ -164,7 +165,7 @@ func TestTombstones_CrashAtEveryStoreCall_TableEqualsTheModel(t *testing.T) {
 			if at%3 == 0 {
 				must(t, os.RemoveAll(dir))
 			}
-			must(t, runChanges(t, w.open, dir, changes, 11))
+			must(t, runChanges(t, w.open, sequenced(lake.HardDeletes), dir, changes, 11))
 			compareItems(t, w.items(t, "t"), model.items)
 			if got := w.tombstones(t, "t"); fmt.Sprint(got) != fmt.Sprint(model.ended) {
 				t.Fatalf("crash at call %d, after it: %v: got the tombstones %v, want %v", at, after, got, model.ended)
@@ -174,9 +175,9 @@ func TestTombstones_CrashAtEveryStoreCall_TableEqualsTheModel(t *testing.T) {
 }
 
 // runChanges is a life of a process that takes changes from where the table stands, so many a commit.
-func runChanges(t *testing.T, open lake.Opener, dir string, changes []itemChange, each int) (err error) {
+func runChanges(t *testing.T, open lake.Opener, opts lake.TargetOptions, dir string, changes []itemChange, each int) (
+	err error) {
 	t.Helper()
-	opts := sequenced(lake.HardDeletes)
 	opts.Key.Columns, opts.Key.IndexDir = []string{"id"}, dir
 	target := lake.NewTarget(open, app, &opts)
 	defer func() {

@@ -110,6 +110,9 @@ func (u *upkeep) take(t *table) []*ward {
 	if t.tombstones != nil {
 		wards = append(wards, t.tombstones.ward())
 	}
+	if t.deleted != nil {
+		wards = append(wards, t.deleted.ward())
+	}
 	return wards
 }
 

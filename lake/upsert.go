@@ -35,9 +35,11 @@ type upsert struct {
 	causes  []*causes              // by batch of rows; nil where none was asked for
 	hashes  []keyindex.Fingerprint // of each row of rows
 	keys    []keyChange
-	refused map[int]bool    // keys whose row the table does not take
-	seqs    []byte          // of each row of rows
-	free    map[int32]int32 // deletes that stand behind whatever is stored: the row that gave each its sequence, or noRow
+	changes [][]change           // of each key, in the order in which they count; nil: not asked for
+	came    func(a, b int32) int // compares rows by when they came
+	refused map[int]bool         // keys whose row the table does not take
+	seqs    []byte               // of each row of rows
+	free    map[int32]int32      // deletes that stand behind whatever is stored: the row that gave each its sequence, or noRow
 
 	at     []keyindex.Position           // of each key
 	files  map[keyindex.FileID]delta.Add // those in which a key lies whose row may change
@@ -129,7 +131,8 @@ func (u *upsert) collapse() error {
 		return err
 	}
 	u.hashes = keys
-	c := &collapser{rows: u.rows, keys: keys}
+	c := &collapser{rows: u.rows, keys: keys, keep: u.t.deleted != nil}
+	u.came = c.compareRows
 	if u.index.sequence == nil {
 		c.behind = u.behind()
 	}
@@ -139,6 +142,7 @@ func (u *upsert) collapse() error {
 		u.orderDeletes(unordered, keys, skip)
 	}
 	u.keys = c.collapse(func(row int32) bool { return skip[row] })
+	u.changes = c.all
 	u.counts.crossed = int64(c.crossed)
 	return nil
 }
@@ -346,9 +350,11 @@ func (u *upsert) needsStored(i int, keeps bool) bool {
 	case actTie:
 		return true
 	case actDelete:
-		return u.feed
+		return u.feed || u.t.deleted != nil
 	case actUpdate:
-		return u.feed || u.keys[i].delete || keeps || u.lacks(i)
+		deletes := func(c change) bool { return u.rows.removes(c.row) }
+		return u.feed || u.keys[i].delete || keeps || u.lacks(i) ||
+			u.changes != nil && slices.ContainsFunc(u.changes[i], deletes)
 	}
 	return false
 }
@@ -358,6 +364,7 @@ func (u *upsert) keepsColumns() bool {
 	for i := range u.schema.Fields {
 		f := &u.schema.Fields[i]
 		_, ours := fillNamed(u.t.a.fills, f.Name)
+		ours = ours || f.Name == DeletedAtColumn // of rows that were marked under another policy
 		if columnNamed(u.rows.schema, f.Name) < 0 && !ours && !f.Generated() {
 			return true
 		}

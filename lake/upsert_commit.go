@@ -61,6 +61,9 @@ func (c *commit) applyTo(ctx context.Context, snap *delta.Snapshot) (*delta.Edit
 
 // apply applies what was gathered to the snapshot, in a commit with this progress.
 func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*delta.EditResult, error) {
+	if err := c.t.checkDeletes(snap); err != nil {
+		return nil, err
+	}
 	meta, err := c.fit(snap)
 	if err != nil {
 		return nil, err
@@ -70,14 +73,7 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 		return nil, err
 	}
 	defer u.close()
-	err = c.quarantineKeys(ctx, u)
-	if err == nil {
-		err = c.intend(ctx, snap, u, set)
-	}
-	if err != nil {
-		return nil, errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
-	}
-	if err := c.bury(ctx, w); err != nil {
+	if err := c.before(ctx, snap, w, set); err != nil {
 		return nil, errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
 	}
 	reads := u.reads()
@@ -97,6 +93,21 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 	}
 	c.settleReturned(ctx)
 	return done, nil
+}
+
+// before commits what must be there before the table moves past the rows: those that it does not take, those that wait no
+// longer, keys that it deletes, rows that it deletes.
+func (c *commit) before(ctx context.Context, snap *delta.Snapshot, w *upsertWriter, set txns) error {
+	if err := c.quarantineKeys(ctx, w.upsert); err != nil {
+		return err
+	}
+	if err := c.intend(ctx, snap, w.upsert, set); err != nil {
+		return err
+	}
+	if err := c.bury(ctx, w); err != nil {
+		return err
+	}
+	return c.logDeletes(ctx, w.upsert)
 }
 
 // prepare finds out what the gathered rows do to the snapshot, and writes it.

@@ -126,11 +126,14 @@ func (w *world) items(t *testing.T, table string) map[int64]item {
 type keyedModel struct {
 	items    map[int64]item
 	sequence bool
+	logged   map[int64]item         // by the number of the delete: what it found; nil: not asked for
+	nth      int64                  // changes before this one
 	ended    map[int64]int64        // with a sequence: where each key was deleted last
 	waiting  map[int64][]itemChange // changes, by key, that nothing makes whole yet
 }
 
 func (m *keyedModel) apply(c itemChange) {
+	defer func() { m.nth++ }()
 	old, there := m.items[c.id]
 	ended, was := m.ended[c.id]
 	whole := c.n != nil && c.text != nil
@@ -138,6 +141,9 @@ func (m *keyedModel) apply(c itemChange) {
 	case m.sequence && there && c.at < old.at, m.sequence && !there && was && c.at < ended:
 		return
 	case c.kind == freshet.Delete:
+		if there && m.logged != nil {
+			m.logged[m.nth] = old
+		}
 		delete(m.items, c.id)
 		m.ended[c.id] = c.at
 		delete(m.waiting, c.id)

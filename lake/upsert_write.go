@@ -184,10 +184,10 @@ func (w *upsertWriter) storedBatch() arrow.RecordBatch {
 }
 
 // storedOf are the stored rows of these keys.
-func (w *upsertWriter) storedOf(keys []int) []int32 {
+func (u *upsert) storedOf(keys []int) []int32 {
 	out := make([]int32, len(keys))
 	for n, i := range keys {
-		out[n] = w.stored.of[i]
+		out[n] = u.stored.of[i]
 	}
 	return out
 }
@@ -260,7 +260,7 @@ func (u *upsert) assembleColumn(f *delta.Field, keys []int, whole []expr.Span) (
 		return u.fill(ours, keys), nil
 	}
 	switch {
-	case at < 0 && (u.stored == nil || f.Generated()):
+	case at < 0 && (u.stored == nil || f.Generated() || f.Name == DeletedAtColumn):
 		return nil, nil
 	case at >= 0 && whole != nil:
 		return expr.Take(u.rows.columns[at], whole), nil

@@ -180,6 +180,9 @@ func (b *Builder) targetOptions(p *Pipeline, obs freshet.Observer) *lake.TargetO
 	opts.Retry = func(what string, err error) { b.retry(p, obs, what, err) }
 	opts.Recovered = obs.Recovered
 	opts.Key.IndexDir = p.Project.Path(t.IndexDir.Value)
+	if t.keyed() {
+		p.deleteOptions(&opts.Key)
+	}
 	if opts.Upkeep = t.Upkeep.options(); opts.Upkeep != nil {
 		opts.Upkeep.Done = func(u freshet.Upkeep) { b.lookedAfter(p, obs, u) }
 	}

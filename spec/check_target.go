@@ -47,6 +47,7 @@ func (p *Pipeline) checkTarget(r *reader) {
 	r.takeFault(table.at.where, second(p.Project.TableURL(concrete)))
 	checkTwice(r, "partition column", t.PartitionBy)
 	t.checkKey(r)
+	p.checkBeside(r)
 	p.checkLog(r)
 	t.checkProperties(r)
 	p.checkQuarantine(r)
@@ -73,10 +74,8 @@ func (t *Delta) checkKey(r *reader) {
 	case !t.keyed() && len(t.SequenceBy) > 0:
 		r.add(t.SequenceBy[0].at.where, freshet.CodeBadValue, "write mode: upsert, or leave it out",
 			"sequence_by: mode append adds every record, in any order")
-	case !t.keyed() && t.Deletes != "" && at != nil:
-		r.add(at.where, freshet.CodeBadValue, "write mode: upsert or mirror, or leave deletes out",
-			"deletes: mode append deletes nothing")
 	}
+	t.checkDeletes(r)
 }
 
 // checkTwice finds columns that are named more than once.

@@ -62,7 +62,11 @@ type Delta struct {
 	Key        []Text
 	SequenceBy []Text
 	Deletes    string
-	IndexDir   Text
+	// DeletesBefore is the policy for deletes that the table has had.
+	DeletesBefore string
+	Deleted       Text
+	Tombstones    Tombstones
+	IndexDir      Text
 	// Compatibility is "broad" for tables that readers without deletion vectors can read.
 	Compatibility string
 	PartitionBy   []Text
@@ -220,8 +224,6 @@ func (t *Delta) shape() shape {
 			{name: "key", doc: "The columns by which upsert and mirror tell rows apart.", is: loneOrList(&t.Key, placed)},
 			{name: "sequence_by", doc: "The columns that order the changes of a key in mode upsert; one that comes late " +
 				"changes nothing. Default: the order of the source.", is: loneOrList(&t.SequenceBy, placed)},
-			{name: "deletes", doc: "What becomes of a row whose key is gone. hard: it is deleted. soft: it stays, with the " +
-				"time in _deleted_at. ignore: it stays. Default: hard.", is: word(&t.Deletes, "hard", "soft", "ignore")},
 			{name: "index_dir", doc: "The folder of the key index, which may be lost at any time. Default: freshet/index in " +
 				"the user's cache folder.", is: placed(&t.IndexDir)},
 			{name: "compatibility", doc: "broad: files that lose rows are rewritten, for engines that read no deletion " +
@@ -237,7 +239,7 @@ func (t *Delta) shape() shape {
 			{name: "schema_changes", later: "use source.schema.new_fields"},
 			{name: "upkeep", doc: "How the table is looked after beside the stream: small files are packed, deleted rows " +
 				"dropped, old files deleted. off: it is not. Default: on.", is: t.Upkeep.shape()},
-		}, t.logKeys())}
+		}, t.logKeys(), t.deleteKeys())}
 }
 
 func (c *Commit) shape() shape {

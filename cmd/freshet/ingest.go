@@ -47,7 +47,9 @@ var ingestFlags = []ingestFlag{
 	{"mode", "target.delta.mode", "", "append: every record is a row; upsert and mirror: one row a key (default append)"},
 	{"key", "target.delta.key", "list", "the columns of the key, for upsert and mirror"},
 	{"sequence-by", "target.delta.sequence_by", "list", "columns that order the changes of a key, for upsert"},
-	{"deletes", "target.delta.deletes", "", "what becomes of a row whose key is gone: hard, soft or ignore (default hard)"},
+	{"deletes", "target.delta.deletes", "", "what becomes of a row whose key is gone: hard, soft, log or ignore (default " +
+		"hard)"},
+	{"deletes-before", "target.delta.deletes_before", "", "what --deletes was, to confirm that it is to be changed"},
 	{"index-dir", "target.delta.index_dir", "", "the folder of the key index (default: in the user's cache folder)"},
 	{"partition-by", "target.delta.partition_by", "list", "partition columns of a new table"},
 	{"every", "target.delta.commit.every", "", "the longest that a record waits for its commit (default 10s)"},

@@ -1,0 +1,277 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
+)
+
+// DeletedName is where the deleted rows of a table go unless it is said otherwise: beside it, with "_deleted" behind its
+// name.
+func DeletedName(table string) string { return strings.TrimRight(table, "/") + "_deleted" }
+
+// The columns that the log of deletes has behind those of its table.
+var deletedColumns = []arrow.Field{
+	{Name: DeletedAtColumn, Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true},
+	{Name: "_deleted_app", Type: arrow.BinaryTypes.String, Nullable: true},
+	{Name: "_deleted_origin", Type: arrow.BinaryTypes.String, Nullable: true},
+	{Name: "_deleted_origin_id", Type: arrow.BinaryTypes.String, Nullable: true},
+	{Name: "_deleted_lane", Type: arrow.BinaryTypes.String, Nullable: true},
+	{Name: "_deleted_seq", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+	{Name: "_deleted_row", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+}
+
+// deleteLog is the table of the deleted rows of one table. It is append-only and need not exist. A row is there once, under
+// its delete's lane, seq, and place among the rows of that record; it is committed before the table moves past the
+// delete. So a commit first reads what is there beyond where it starts: a crash came between the two commits, or a race was
+// lost. Which rows these are does not depend on how changes are put together in commits (see deletions).
+type deleteLog struct{ companion }
+
+// openDeleteLog returns the log of deletes of a table, nil where there is none to be.
+func (a *Target) openDeleteLog(table string) (*deleteLog, error) {
+	if !a.opts.Mode.keyed() || a.opts.Key.Deletes != LogDeletes {
+		return nil, nil
+	}
+	name := a.opts.Key.Deleted(table)
+	st, err := a.open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &deleteLog{companion{name: name, st: st, engine: a.opts.EngineInfo}}, nil
+}
+
+// schema is that of the log for a table of this one.
+func (l *deleteLog) schema(table *delta.Schema) (*delta.Schema, error) {
+	var fields []arrow.Field
+	for i := range table.Fields {
+		f := &table.Fields[i]
+		ours := func(c arrow.Field) bool { return strings.EqualFold(c.Name, f.Name) }
+		if !slices.ContainsFunc(deletedColumns, ours) {
+			fields = append(fields, arrow.Field{Name: f.Name, Type: delta.ArrowType(f.Type), Nullable: true})
+		}
+	}
+	return delta.SchemaFromArrow(arrow.NewSchema(append(fields, deletedColumns...), nil))
+}
+
+// loggedAt is where in the source a delete is that the log has.
+type loggedAt struct {
+	lane freshet.Lane
+	place
+}
+
+// logDeletes adds to the log the rows that the upsert deletes and the log has not.
+func (c *commit) logDeletes(ctx context.Context, u *upsert) error {
+	l := c.t.deleted
+	if l == nil {
+		return nil
+	}
+	all := u.deletions()
+	if len(all) == 0 {
+		return nil
+	}
+	schema, err := l.schema(u.schema)
+	if err != nil {
+		return err
+	}
+	for range maxRaces {
+		snap, err := l.need(ctx, delta.CreateOptions{Schema: schema, Description: "deleted rows of " + c.t.name})
+		if err != nil {
+			return explain(l.name, err)
+		}
+		have, err := l.beyond(ctx, snap, c, all)
+		if err != nil {
+			return explain(l.name, err)
+		}
+		fresh := slices.DeleteFunc(slices.Clone(all), func(d deletion) bool { return have[d.at] })
+		if len(fresh) == 0 {
+			return nil
+		}
+		if err = l.commit(ctx, snap, schema, u, fresh); !errors.Is(err, delta.ErrConflict) {
+			return explain(l.name, err)
+		}
+	}
+	return c.t.tooManyRaces()
+}
+
+// beyond is what the log has of the lanes of these deletions beyond where the commit starts.
+func (l *deleteLog) beyond(ctx context.Context, snap *delta.Snapshot, c *commit, all []deletion) (map[loggedAt]bool, error) {
+	have := map[loggedAt]bool{}
+	read := map[freshet.Lane]bool{}
+	for _, d := range all {
+		lane := d.at.lane
+		if read[lane] {
+			continue
+		}
+		read[lane] = true
+		after := int64(math.MinInt64)
+		if s := c.lanes[lane]; s != nil {
+			after = s.after
+		}
+		last, _ := heldTxns(c.t.a.app, lane)
+		if v, known := snap.Txn(last); !known || v <= after {
+			continue
+		}
+		if err := l.read(ctx, snap, c.t.a.app, lane, after, have); err != nil {
+			return nil, err
+		}
+	}
+	return have, nil
+}
+
+// read notes what the log has of a lane after a seq.
+func (l *deleteLog) read(ctx context.Context, snap *delta.Snapshot, app string, lane freshet.Lane, after int64,
+	have map[loggedAt]bool) error {
+	where, err := expr.Parse(fmt.Sprintf("_deleted_app = %s AND _deleted_origin = %s AND _deleted_origin_id = %s AND "+
+		"_deleted_lane = %s", quote(app), quote(lane.Origin), quote(lane.OriginID), quote(lane.Name)))
+	if err != nil {
+		return err
+	}
+	opts := &delta.ScanOptions{Columns: []string{"_deleted_seq", "_deleted_row"}, Where: where}
+	for rec, err := range snap.Scan(ctx, opts) {
+		if err != nil {
+			return err
+		}
+		seqs, rows := rec.Column(0).(*array.Int64), rec.Column(1).(*array.Int64)
+		for i := range seqs.Len() {
+			if seq := seqs.Value(i); seq > after {
+				have[loggedAt{lane, place{seq, int32(rows.Value(i))}}] = true
+			}
+		}
+		rec.Release()
+	}
+	return nil
+}
+
+// commit adds rows to the log. Errors: delta.ErrConflict when another copy has added rows of one of their lanes.
+func (l *deleteLog) commit(ctx context.Context, snap *delta.Snapshot, schema *delta.Schema, u *upsert, all []deletion) (
+	err error) {
+	tx := snap.Table().Begin(snap, nil)
+	meta, err := widen(tx, snap, schema)
+	if err != nil {
+		return err
+	}
+	w, err := delta.NewWriter(l.st, meta, snap.Protocol(), &delta.WriterOptions{MemoryBytes: 16 << 20,
+		RowGroupBytes: 8 << 20})
+	if err != nil {
+		return err
+	}
+	certain := true
+	defer func() {
+		if err != nil && certain {
+			u.t.a.tend.abort([]*delta.Writer{w})
+		}
+	}()
+	if err := u.writeDeletions(ctx, w, all); err != nil {
+		return err
+	}
+	adds, err := w.Close(ctx)
+	if err != nil {
+		return err
+	}
+	tx.Add(adds...)
+	u.advanceLog(tx, snap, all)
+	tx.Operation("STREAMING UPDATE", u.t.streaming("Append"), map[string]string{"numAddedFiles": fmt.Sprint(len(adds)),
+		"numOutputRows": fmt.Sprint(w.Rows()), "numRemovedFiles": "0"})
+	tx.BlindAppend(true)
+	done, err := tx.Commit(ctx)
+	if err != nil {
+		certain = errors.Is(err, delta.ErrConflict)
+		return err
+	}
+	u.t.a.tend.checkpoint(done.Snapshot.Table(), done.Snapshot)
+	return nil
+}
+
+// advanceLog records how far the log has the lanes of these deletions, if nobody else has meanwhile.
+func (u *upsert) advanceLog(tx *delta.Transaction, snap *delta.Snapshot, all []deletion) {
+	lasts := map[freshet.Lane]int64{}
+	for _, d := range all {
+		if last, ok := lasts[d.at.lane]; !ok || d.at.seq > last {
+			lasts[d.at.lane] = d.at.seq
+		}
+	}
+	for lane, seq := range lasts {
+		last, count := heldTxns(u.t.a.app, lane)
+		expect(tx, snap, count)
+		n, _ := snap.Txn(count)
+		tx.AddTxn(count, n+1)
+		if was, ok := snap.Txn(last); !ok || was < seq {
+			tx.AddTxn(last, seq)
+		}
+	}
+}
+
+// writeDeletions writes rows of the log: those that the table has, and those that the commit never brings to it because it
+// deletes them again.
+func (u *upsert) writeDeletions(ctx context.Context, w *delta.Writer, all []deletion) error {
+	var stored, passed []deletion
+	for _, d := range all {
+		if len(d.puts) == 0 {
+			stored = append(stored, d)
+		} else {
+			passed = append(passed, d)
+		}
+	}
+	if len(stored) > 0 {
+		keys := make([]int, len(stored))
+		for i, d := range stored {
+			keys[i] = d.key
+		}
+		rows := expr.TakeBatch(u.stored.rows, spansOf(u.storedOf(keys)))
+		defer rows.Release()
+		if err := u.writeLogged(ctx, w, rows, stored); err != nil {
+			return err
+		}
+	}
+	if len(passed) == 0 {
+		return nil
+	}
+	rows, err := u.passedRows(passed)
+	if err != nil {
+		return err
+	}
+	defer rows.Release()
+	return u.writeLogged(ctx, w, rows, passed)
+}
+
+// writeLogged writes rows with what the log says of their deletes.
+func (u *upsert) writeLogged(ctx context.Context, w *delta.Writer, rows arrow.RecordBatch, of []deletion) error {
+	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(deletedColumns, nil))
+	defer b.Release()
+	for _, d := range of {
+		c := u.cause(d.row)
+		c.kind = freshet.Delete
+		fillDeletedAt(b.Field(0), c)
+		for i, text := range []string{u.t.a.app, d.at.lane.Origin, d.at.lane.OriginID, d.at.lane.Name} {
+			b.Field(1 + i).(*array.StringBuilder).Append(text)
+		}
+		b.Field(5).(*array.Int64Builder).Append(d.at.seq)
+		b.Field(6).(*array.Int64Builder).Append(int64(d.at.row))
+	}
+	more := b.NewRecordBatch()
+	defer more.Release()
+	var fields []arrow.Field
+	var columns []arrow.Array
+	for i, f := range rows.Schema().Fields() {
+		ours := func(c arrow.Field) bool { return strings.EqualFold(c.Name, f.Name) }
+		if !slices.ContainsFunc(deletedColumns, ours) {
+			f.Nullable = true
+			fields, columns = append(fields, f), append(columns, rows.Column(i))
+		}
+	}
+	whole := array.NewRecordBatch(arrow.NewSchema(append(fields, deletedColumns...), nil),
+		append(columns, more.Columns()...), rows.NumRows())
+	defer whole.Release()
+	return w.Write(ctx, whole)
+}
