@@ -19,6 +19,9 @@ type AlterOptions struct {
 	Upgrade bool
 	// UserMetadata goes into commitInfo.userMetadata.
 	UserMetadata string
+	// NoCheckpoint leaves out the checkpoint that DropFeature writes where readers must know the feature. Whoever sets it
+	// has to write one.
+	NoCheckpoint bool
 }
 
 // alteration is a change of a table's metadata while it is made: on one version, and on a newer one if that lost the

@@ -55,6 +55,9 @@ func (t *Table) DropFeature(ctx context.Context, name string, opts *AlterOptions
 			return result, err
 		}
 	}
+	if opts != nil && opts.NoCheckpoint {
+		return result, nil
+	}
 	if err := t.Checkpoint(ctx, result.Snapshot); err != nil {
 		return result, fmt.Errorf("%s: it is dropped in version %d, but readers that do not know it need a checkpoint: %w",
 			what, result.Version, err)

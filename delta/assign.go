@@ -20,6 +20,9 @@ type Assignment struct {
 	// Value is computed from the row as it was before all assignments. It is cast to the column's type where that loses
 	// nothing silently: numbers that do not fit fail; text becomes another type only if it is a constant.
 	Value *expr.Expr
+	// Default, in place of Value, gives a column what it has where an insert leaves it out: its default, else null; a
+	// generated column is computed, and a row that is inserted gets the next value of an identity column.
+	Default bool
 }
 
 // assigned is the new value of a column or field: an expression, or, where only fields of it are assigned, its fields.
@@ -28,6 +31,7 @@ type assigned struct {
 	value  *expr.Expr // nil: fields
 	bound  *expr.Bound
 	fields []assigned
+	left   bool // to the writer, which gives it its default
 }
 
 // assigner makes the new form of rows.
@@ -53,9 +57,15 @@ func newAssigner(set []Assignment, rules *assignRules) (*assigner, error) {
 		tree[i].field = &rules.schema.Fields[i]
 	}
 	for _, s := range set {
-		value, err := rules.own(s.Value)
-		if err != nil {
-			return nil, fmt.Errorf("set %s: %w", s.Column, err)
+		var value *expr.Expr
+		if s.Default != (s.Value == nil) {
+			return nil, fmt.Errorf("set %s: wanted either a value or the default", s.Column)
+		}
+		if s.Value != nil {
+			var err error
+			if value, err = rules.own(s.Value); err != nil {
+				return nil, fmt.Errorf("set %s: %w", s.Column, err)
+			}
 		}
 		if err := assign(tree, splitPath(s.Column), value); err != nil {
 			return nil, fmt.Errorf("set %s: %w", s.Column, err)
@@ -64,6 +74,9 @@ func newAssigner(set []Assignment, rules *assignRules) (*assigner, error) {
 	a := &assigner{}
 	for i := range tree {
 		c := &tree[i]
+		if c.left {
+			continue
+		}
 		if c.value == nil && c.fields == nil {
 			var ok bool
 			if c.value, ok = rules.absent(c.field); !ok {
@@ -108,19 +121,22 @@ func splitPath(path string) []string {
 	return append(parts, part.String())
 }
 
-// assign puts a value at its place in the tree.
+// assign puts a value at its place in the tree; nil is the default.
 func assign(tree []assigned, path []string, value *expr.Expr) error {
 	for i := range tree {
 		c := &tree[i]
 		if !strings.EqualFold(c.field.Name, path[0]) {
 			continue
 		}
-		if c.value != nil || len(path) == 1 && c.fields != nil {
+		if c.value != nil || c.left || len(path) == 1 && c.fields != nil {
 			return fmt.Errorf("%q is assigned twice", c.field.Name)
 		}
 		if len(path) == 1 {
-			c.value = value
+			c.value, c.left = value, value == nil
 			return nil
+		}
+		if value == nil {
+			return fmt.Errorf("%q is a field of a column, and only whole columns have defaults", strings.Join(path, "."))
 		}
 		s, ok := c.field.Type.(*Struct)
 		if !ok {

@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet/metadata"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	parquetschema "github.com/apache/arrow-go/v18/parquet/schema"
 
 	"github.com/freshet-io/freshet/delta/internal/parquet"
 	"github.com/freshet-io/freshet/store"
@@ -181,8 +182,12 @@ func (w *footerWalk) chunks(c *parquet.Column, leaf int) (all *parquet.Stats, co
 	return all, true, nil
 }
 
-// widenBounds takes the bounds of a chunk; it reports whether they can be told.
+// widenBounds takes the bounds of a chunk; it reports whether they can be told. Those of unsigned integers are not: they
+// are stored, and ordered, as others are.
 func widenBounds(all *parquet.Stats, c *parquet.Column, s metadata.TypedStatistics, first bool) bool {
+	if t, ok := s.Descr().LogicalType().(parquetschema.IntLogicalType); ok && !t.IsSigned() {
+		return false
+	}
 	switch s := s.(type) {
 	case *metadata.Int32Statistics:
 		return widenInts(all, c, int64(s.Min()), int64(s.Max()), first)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/store"
 )
@@ -152,4 +154,18 @@ func TestConvert_ParquetOfOthers_ATableOrAnError(t *testing.T) {
 		}
 	}
 	t.Log(fmt.Sprint(made, " of ", len(files)))
+}
+
+// A reader of files of others sees unsigned integers as the wider type, whose bounds are not those of the footer.
+func TestConvert_UnsignedIntegers_KeepTheirValues(t *testing.T) {
+	as := arrow.NewSchema([]arrow.Field{column("u", arrow.PrimitiveTypes.Uint32), column("w", arrow.PrimitiveTypes.Uint64)}, nil)
+	rec := arrowRows(t, as, `[{"u":1,"w":2},{"u":4294967295,"w":18446744073709551615},{"u":null,"w":null}]`)
+	snap, _ := foreignTable(t, rec)
+	for _, cond := range []string{"true", "u > 4000000000 OR u IS NULL OR u = 1"} {
+		got := scanLines(t, snap, &delta.ScanOptions{Where: where(t, cond)})
+		want := []string{`{"u":1,"w":"2"}`, `{"u":4294967295,"w":"18446744073709551615"}`, `{"u":null,"w":null}`}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", cond, got, want)
+		}
+	}
 }

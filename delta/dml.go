@@ -37,6 +37,8 @@ type DMLOptions struct {
 	Concurrency int
 	// TargetFileBytes is the size from which a data file is closed and a new one begun. Default 128 MiB.
 	TargetFileBytes int64
+	// TruncateTimes is as in WriterOptions.
+	TruncateTimes bool
 	// Progress is called between files by the goroutine that runs the operation. Default none.
 	Progress func(DMLProgress)
 }

@@ -151,3 +151,37 @@ func TestMerge_IdentityByDefaultAndDefaults_OnlyWhereNothingIsGiven(t *testing.T
 		}
 	}
 }
+
+func TestUpdate_DefaultInPlaceOfAValue_AsAnInsertWouldHaveIt(t *testing.T) {
+	ctx := context.Background()
+	s := with(fields("id", delta.Long, "kind", delta.String, "twice", delta.Long), `{"delta.generationExpression":"id * 2"}`)
+	table := made(t, s, map[string]string{"delta.enableChangeDataFeed": "true"})
+	text := "concat('x', 'y')"
+	r, err := table.ChangeColumn(ctx, "kind", delta.ColumnChange{Default: &text}, upgrade)
+	done(t, r, err)
+	write(t, table, fields("id", delta.Long, "kind", delta.String), `[{"id":1,"kind":"a"},{"id":2,"kind":"b"}]`, nil)
+	byDefault := []delta.Assignment{{Column: "kind", Default: true}, {Column: "twice", Default: true}}
+	if _, err := table.Update(ctx, byDefault, where(t, "id = 2"), nil); err != nil {
+		t.Fatal(err)
+	}
+	wantRows(t, table, `{"id":1,"kind":"a","twice":2}`, `{"id":2,"kind":"xy","twice":4}`)
+	src := delta.SourceOf(s.Arrow(), batchOf(t, s, `[{"id":1,"kind":"s","twice":0},{"id":3,"kind":"s","twice":0}]`))
+	m := &delta.Merge{On: where(t, "t.id = s.id"),
+		Matched: []delta.MatchedClause{{Set: byDefault[:1]}},
+		NotMatched: []delta.InsertClause{{Values: []delta.Assignment{{Column: "id", Value: where(t, "s.id")},
+			{Column: "kind", Default: true}}}}}
+	if _, err := table.Merge(ctx, src, m, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantRows(t, table, `{"id":1,"kind":"xy","twice":2}`, `{"id":2,"kind":"xy","twice":4}`, `{"id":3,"kind":"xy","twice":6}`)
+	if _, err := table.Update(ctx, []delta.Assignment{{Column: "id", Default: true}}, where(t, "id = 3"), nil); err != nil {
+		t.Fatal(err)
+	}
+	wantRows(t, table, `{"id":1,"kind":"xy","twice":2}`, `{"id":2,"kind":"xy","twice":4}`, `{"id":null,"kind":"xy","twice":null}`)
+	for _, bad := range [][]delta.Assignment{{{Column: "kind"}}, {{Column: "kind", Default: true}, {Column: "KIND", Default: true}},
+		{{Column: "kind", Default: true, Value: where(t, "'a'")}}} {
+		if _, err := table.Update(ctx, bad, nil, nil); err == nil {
+			t.Errorf("%+v: no error", bad)
+		}
+	}
+}

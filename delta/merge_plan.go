@@ -408,7 +408,8 @@ func (p *mergePlan) star(names *mergeNames, what string) ([]Assignment, error) {
 		f := &p.edit.schema.Fields[i]
 		at := fieldNamed(names.rows, f.Name)
 		if at >= 0 {
-			set = append(set, Assignment{quotePath(f.Name), expr.Name(names.source, names.rows.Field(at).Name)})
+			set = append(set, Assignment{Column: quotePath(f.Name),
+				Value: expr.Name(names.source, names.rows.Field(at).Name)})
 			continue
 		}
 		if !p.merge.EvolveSchema && !p.edit.isComputed(f) {

@@ -210,7 +210,8 @@ func (e *rowEdit) writer() (w *Writer, err error) {
 		return nil, err
 	}
 	e.data, err = NewWriter(e.table.st, e.meta, e.proto, &WriterOptions{RowIDs: e.tracked, KeepIdentity: !e.fresh,
-		Places: e.places, ClusteredBy: clustered, TargetFileBytes: e.opts.TargetFileBytes})
+		Places: e.places, ClusteredBy: clustered, TargetFileBytes: e.opts.TargetFileBytes,
+		TruncateTimes: e.opts.TruncateTimes})
 	return e.data, err
 }
 

@@ -156,6 +156,9 @@ func putDecimals(arr arrow.Array, d Decimal, put func(decimal128.Num)) func(int)
 		scale := int(a.DataType().(*arrow.Decimal128Type).Scale)
 		return func(i int) error { return scaled(a.Value(i), scale) }
 	}
+	if a, ok := arr.(*array.Uint64); ok {
+		return func(i int) error { return scaled(decimal128.New(0, a.Value(i)), 0) }
+	}
 	return putInts(arr, func(v int64) error { return scaled(decimal128.FromI64(v), 0) })
 }
 

@@ -78,8 +78,9 @@ func ArrowType(t Type) arrow.DataType {
 }
 
 // SchemaFromArrow returns the Delta schema of record batches, in whichever layout they have their values: dictionaries,
-// runs, views, large and fixed-size strings and lists (expr.DenseType). It refuses names that Validate refuses and types
-// that would have to change their values: unsigned integers, times of day, timestamps that are not in µs.
+// runs, views, large and fixed-size strings and lists (expr.DenseType). Unsigned integers become the next wider type: short,
+// integer, long, decimal(20,0); timestamps of any unit become those in µs. It refuses names that Validate refuses and types
+// without counterpart, such as times of day.
 func SchemaFromArrow(as *arrow.Schema) (*Schema, error) {
 	fields, faults := fieldsFromArrow(as.Fields(), "")
 	s := &Schema{Fields: fields}
@@ -105,12 +106,11 @@ func fieldsFromArrow(in []arrow.Field, path string) (out []Field, faults []error
 }
 
 func typeFromArrow(t arrow.DataType, path string) (Type, error) {
+	if wider, ok := deltaTypeOf(expr.DenseType(t)); ok {
+		return wider, nil
+	}
 	switch t := expr.DenseType(t).(type) {
 	case *arrow.TimestampType:
-		if t.Unit != arrow.Microsecond {
-			return nil, fmt.Errorf("column %q: found %s, wanted timestamp[us]; Delta holds microseconds, "+
-				"cast the column", path, t)
-		}
 		if t.TimeZone == "" {
 			return TimestampNTZ, nil
 		}

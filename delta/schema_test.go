@@ -78,10 +78,9 @@ func TestParseSchema_Broken_IsRefused(t *testing.T) {
 }
 
 func TestSchemaFromArrow_TypesWithoutCounterpart_NamedInOneError(t *testing.T) {
-	ns := &arrow.TimestampType{Unit: arrow.Nanosecond, TimeZone: "UTC"}
 	_, err := delta.SchemaFromArrow(arrow.NewSchema([]arrow.Field{
-		{Name: "u", Type: arrow.PrimitiveTypes.Uint64},
-		{Name: "n", Type: arrow.StructOf(arrow.Field{Name: "ns", Type: ns})},
+		{Name: "u", Type: arrow.FixedWidthTypes.Time32s},
+		{Name: "n", Type: arrow.StructOf(arrow.Field{Name: "ns", Type: arrow.FixedWidthTypes.Duration_ns})},
 		{Name: "ok", Type: arrow.PrimitiveTypes.Int8},
 	}, nil))
 	if err == nil || !strings.Contains(err.Error(), `"u"`) || !strings.Contains(err.Error(), `"n.ns"`) {

@@ -43,6 +43,8 @@ type WriterOptions struct {
 	// KeepIdentity says that identity columns may have values in batches even where the table gives out all of them:
 	// those of rows that were there before. Nulls among them are filled in.
 	KeepIdentity bool
+	// TruncateTimes has timestamps in nanoseconds cut to µs. Default: a row that has more than µs is a *ValueError.
+	TruncateTimes bool
 	// Places has the writer note where it puts each row, for Places: 12 bytes of memory a row.
 	Places bool
 }
@@ -114,14 +116,16 @@ func NewWriter(st store.Store, m *Metadata, p *Protocol, opts *WriterOptions) (*
 		}
 	}
 	w.matcher.extras, w.matcher.coded = w.layout.extras, w.opts.Trusted
+	w.matcher.fitter.truncate = w.opts.TruncateTimes
 	w.splitter.types = w.layout.types
 	w.kit = w.opts.Buffers.take(w.layout.columns, w.layout.codec)
 	return w, nil
 }
 
 // Write appends the rows. Columns are matched by name, case ignored. A column that rec lacks has its default, is
-// generated, or is null. Rec is not kept. Errors: *NullError, *ConstraintError and *SchemaMismatchError refuse the whole
-// batch and leave the writer as it was; after any other error only Abort is possible.
+// generated, or is null. Unsigned integers and timestamps of any unit become values of the column's type. Rec is not kept.
+// Errors: *NullError, *ValueError, *ConstraintError and *SchemaMismatchError refuse the whole batch and leave the writer
+// as it was; after any other error only Abort is possible.
 func (w *Writer) Write(ctx context.Context, rec arrow.RecordBatch) error {
 	if w.failed != nil {
 		return w.failed

@@ -29,11 +29,13 @@ func (e *NullError) Error() string {
 type matcher struct {
 	extras []string // columns that batches may have beside those of the schema
 	coded  bool     // texts may be places in dictionaries
+	fitter fitter
 	last   *arrow.Schema
 	places []int // of the schema's columns, then of extras, in the batch; -1: it has none
 }
 
-// match finds the batch's arrays, and makes dense those of a layout that files cannot be written from.
+// match finds the batch's arrays, and makes those dense and of the table's type that files cannot be written from. Errors:
+// *ValueError.
 func (m *matcher) match(s *Schema, rec arrow.RecordBatch) (*completion, error) {
 	if m.last == nil || m.last != rec.Schema() && !m.last.Equal(rec.Schema()) {
 		places, err := m.find(s, rec.Schema())
@@ -49,15 +51,32 @@ func (m *matcher) match(s *Schema, rec arrow.RecordBatch) (*completion, error) {
 		case encodable(rec.Column(at).DataType(), m.coded):
 			c.arrays[i] = rec.Column(at)
 		default:
-			arr, err := expr.Dense(rec.Column(at))
+			arr, err := m.converted(s, i, rec.Column(at))
 			if err != nil {
 				c.release()
-				return nil, fmt.Errorf("column %q: %w", rec.ColumnName(at), err)
+				return nil, err
 			}
 			c.set(i, arr)
 		}
 	}
 	return c, nil
+}
+
+// converted makes the array of a column dense, and gives it the column's type. i counts the extras after the columns.
+func (m *matcher) converted(s *Schema, i int, arr arrow.Array) (arrow.Array, error) {
+	name := ""
+	if i < len(s.Fields) {
+		name = s.Fields[i].Name
+	}
+	dense, err := expr.Dense(arr)
+	if err != nil {
+		return nil, fmt.Errorf("column %q: %w", name, err)
+	}
+	if name == "" || !foreign(dense.DataType()) {
+		return dense, nil
+	}
+	defer dense.Release()
+	return m.fitter.fit(s.Fields[i].Type, dense, name, false)
 }
 
 // encodable reports whether files are written from arrays of the type as they are, large ones among them. coded says that
@@ -77,7 +96,7 @@ func encodable(t arrow.DataType, coded bool) bool {
 	case *arrow.LargeListType:
 		return encodable(t.Elem(), coded)
 	}
-	return arrow.TypeEqual(t, expr.DenseType(t))
+	return arrow.TypeEqual(t, expr.DenseType(t)) && !foreign(t)
 }
 
 // checkColumns checks that no row has null where the schema wants a value.
@@ -162,6 +181,9 @@ func checkType(t Type, a arrow.DataType, path string) error {
 			return err
 		}
 		return checkType(t.Value, mt.ItemType(), columnPath(path, "value"))
+	}
+	if fits(t, a) {
+		return nil
 	}
 	if found, err := typeFromArrow(a, path); err != nil || found != t {
 		return mismatch

@@ -3,7 +3,6 @@ package lake
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -100,25 +99,20 @@ func (w *upsertWriter) putKeys(ctx context.Context, keys []int) error {
 		}
 	}
 	whole, err := w.edit.Write(ctx, rows, updated)
-	var null *delta.NullError
-	var broken *delta.ConstraintError
+	code, why, refused := refusedRow(err)
 	switch {
 	case err == nil:
 		defer whole.Release()
 		return w.put(ctx, keys, whole)
-	case !errors.As(err, &null) && !errors.As(err, &broken):
+	case !refused:
 		return err
 	case len(keys) > 1:
 		if err := w.putKeys(ctx, keys[:len(keys)/2]); err != nil {
 			return err
 		}
 		return w.putKeys(ctx, keys[len(keys)/2:])
-	case null != nil:
-		w.refuse(keys[0], freshet.CodeNull,
-			fmt.Sprintf("column %q: found null, wanted a value: the table's column is NOT NULL", null.Column))
-	default:
-		w.refuse(keys[0], freshet.CodeConstraint, broken.Reason())
 	}
+	w.refuse(keys[0], code, why)
 	return nil
 }
 

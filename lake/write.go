@@ -151,8 +151,8 @@ func (t *table) given(rows arrow.RecordBatch) arrow.RecordBatch {
 	return array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, rows.NumRows())
 }
 
-// writeSpan writes the rows [from, to) of the batch. A row that has null where the table allows none, or that breaks
-// a constraint, becomes a reject; it is found by halves, since most batches have none.
+// writeSpan writes the rows [from, to) of the batch. A row that has null where the table allows none, a value that the
+// column cannot hold, or that breaks a constraint, becomes a reject; it is found by halves, since most batches have none.
 func (t *table) writeSpan(ctx context.Context, b *freshet.Batch, from, to int) error {
 	rows := b.Rows
 	if from > 0 || to < b.NumRows() {
@@ -162,23 +162,18 @@ func (t *table) writeSpan(ctx context.Context, b *freshet.Batch, from, to int) e
 	rows = t.given(rows)
 	defer rows.Release()
 	err := t.writer.Write(ctx, rows)
-	var null *delta.NullError
-	var broken *delta.ConstraintError
 	var mismatch *delta.SchemaMismatchError
+	code, why, refused := refusedRow(err)
 	switch {
 	case err == nil:
 		t.rows += int64(to - from)
 		return nil
 	case errors.As(err, &mismatch):
 		return t.misfit(err)
-	case !errors.As(err, &null) && !errors.As(err, &broken):
+	case !refused:
 		return explain(t.name, err)
-	case to-from == 1 && null != nil:
-		b.Rejects = append(b.Rejects, rowReject(b, from, freshet.CodeNull,
-			fmt.Sprintf("column %q: found null, wanted a value: the table's column is NOT NULL", null.Column)))
-		return nil
 	case to-from == 1:
-		b.Rejects = append(b.Rejects, rowReject(b, from, freshet.CodeConstraint, broken.Reason()))
+		b.Rejects = append(b.Rejects, rowReject(b, from, code, why))
 		return nil
 	}
 	middle := (from + to) / 2
@@ -186,6 +181,23 @@ func (t *table) writeSpan(ctx context.Context, b *freshet.Batch, from, to int) e
 		return err
 	}
 	return t.writeSpan(ctx, b, middle, to)
+}
+
+// refusedRow is what a table finds wrong with a row of a batch, if that is what the error says.
+func refusedRow(err error) (code freshet.Code, why string, ok bool) {
+	var null *delta.NullError
+	var value *delta.ValueError
+	var broken *delta.ConstraintError
+	switch {
+	case errors.As(err, &null):
+		return freshet.CodeNull,
+			fmt.Sprintf("column %q: found null, wanted a value: the table's column is NOT NULL", null.Column), true
+	case errors.As(err, &value):
+		return freshet.CodeOutOfRange, fmt.Sprintf("column %q: found %s, wanted %s", value.Column, value.Found, value.Wanted), true
+	case errors.As(err, &broken):
+		return freshet.CodeConstraint, broken.Reason(), true
+	}
+	return "", "", false
 }
 
 // rowReject is the row as a reject. Without the record that it came from, the row itself, as JSON, is kept.

@@ -34,7 +34,7 @@ func (c *cli) alter(ctx context.Context, name string, o *alterOptions,
 	if err != nil {
 		return tableError(name, err)
 	}
-	done, err := change(t, &delta.AlterOptions{Upgrade: o.upgrade, UserMetadata: o.reason})
+	done, err := change(t, &delta.AlterOptions{Upgrade: o.upgrade, UserMetadata: o.reason, NoCheckpoint: o.dryRun})
 	switch {
 	case err != nil:
 		return changeError(name, err)

@@ -31,6 +31,7 @@ func rowFault(e *freshet.Error, err error) bool {
 	var failed *expr.RowErrors
 	var null *delta.NullError
 	var mismatch *delta.SchemaMismatchError
+	var value *delta.ValueError
 	var twice *delta.AmbiguousMergeError
 	var broken *delta.ConstraintError
 	var reject *freshet.RejectError
@@ -43,6 +44,8 @@ func rowFault(e *freshet.Error, err error) bool {
 		e.Code = exprCode(fault)
 	case errors.As(err, &null):
 		e.Code, e.Fix = freshet.CodeNull, "nothing was written; give the column a value"
+	case errors.As(err, &value):
+		e.Code, e.Fix = freshet.CodeSchemaMismatch, "nothing was written; leave the row out, or CAST the value"
 	case errors.As(err, &mismatch):
 		e.Code, e.Fix = freshet.CodeSchemaMismatch, "see the table's columns with `freshet table schema`, and CAST the value"
 	case errors.As(err, &twice):

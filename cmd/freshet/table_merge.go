@@ -130,7 +130,7 @@ What happens is said by clauses; of those of one kind the first whose condition 
   --when-not-matched-by-source-update ACTION   rows of the table that match none of the source
   --when-not-matched-by-source-delete[=CONDITION]
 
-ACTION is *, all columns by their names, or 'a = s.a, b = s.b + 1'; WHERE CONDITION may follow. When several rows of
+ACTION is *, all columns by their names, or 'a = s.a, b = s.b + 1, c = DEFAULT'; WHERE CONDITION may follow. When several rows of
 the source would change one row of the table, the command fails.`,
 		Example: `  freshet table merge ./lake/orders --source changes.jsonl --on "t.id = s.id" \
       --when-matched-update '*' --when-not-matched-insert '*'

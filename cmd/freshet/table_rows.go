@@ -185,7 +185,8 @@ func (c *cli) tableUpdate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "update TABLE --set COLUMN=EXPRESSION --where CONDITION",
 		Short: "Give columns of rows new values",
-		Long: `Give columns of the rows for which a SQL condition is true new values, in one commit.
+		Long: `Give columns of the rows for which a SQL condition is true new values, in one commit. DEFAULT stands for what the
+column has where an insert leaves it out.
 
 All values are computed from the row as it was. A field within a struct is named by its path (address.city). Generated
 columns follow. What the table demands of its rows is checked; one that does not fit fails the command.`,
@@ -251,11 +252,15 @@ func assignments(flag, text string) ([]delta.Assignment, error) {
 		if len(sides) < 2 || strings.TrimSpace(sides[0]) == "" {
 			return nil, usageError(fmt.Sprintf("%s: found %q, wanted COLUMN = EXPRESSION", flag, strings.TrimSpace(part)), "")
 		}
-		e, err := parseExpr(flag, strings.TrimSpace(part[len(sides[0])+1:]))
-		if err != nil {
-			return nil, err
+		a := delta.Assignment{Column: strings.TrimSpace(sides[0])}
+		value := strings.TrimSpace(part[len(sides[0])+1:])
+		if a.Default = strings.EqualFold(value, "default"); !a.Default {
+			var err error
+			if a.Value, err = parseExpr(flag, value); err != nil {
+				return nil, err
+			}
 		}
-		all = append(all, delta.Assignment{Column: strings.TrimSpace(sides[0]), Value: e})
+		all = append(all, a)
 	}
 	return all, nil
 }
