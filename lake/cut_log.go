@@ -2,12 +2,9 @@ package lake
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -51,61 +48,48 @@ const cutStats = "cut,recorded_at,day,opens_day"
 
 // cutLog is a cuts table. It need not exist.
 type cutLog struct {
-	app    string
-	name   string
-	st     store.Store
-	engine string
+	companion
+	app string
+}
 
-	mu    sync.Mutex
-	delta *delta.Table
+func newCutLog(app, name string, st store.Store, engine string) *cutLog {
+	return &cutLog{companion: companion{name: name, st: st, engine: engine}, app: app}
 }
 
 // look returns the newest snapshot, nil when there is no table. Errors: a table that is none of cuts.
 func (l *cutLog) look(ctx context.Context) (*delta.Snapshot, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.delta == nil {
-		d, err := delta.Open(ctx, l.st, &delta.OpenOptions{EngineInfo: l.engine})
-		if errors.Is(err, delta.ErrNoTable) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		l.delta = d
-	}
-	snap, err := l.delta.Snapshot(ctx)
-	if err != nil {
+	snap, err := l.companion.look(ctx)
+	if snap == nil || err != nil {
 		return nil, err
 	}
-	for _, f := range cutSchema.Fields() {
-		if have, _ := snap.Schema().Lookup(f.Name); have == nil {
-			return nil, &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: l.name,
-				Msg: fmt.Sprintf("it is no table of cuts: it has no column %q", f.Name),
-				Fix: "name another table in `cuts`"}
-		}
-	}
-	return snap, nil
+	return snap, l.check(snap)
 }
 
 // need is look, but makes the table.
 func (l *cutLog) need(ctx context.Context) (*delta.Snapshot, error) {
-	snap, err := l.look(ctx)
-	if snap != nil || err != nil {
-		return snap, err
-	}
 	schema, err := delta.SchemaFromArrow(cutSchema)
 	if err != nil {
 		return nil, err
 	}
-	_, err = delta.Create(ctx, l.st, &delta.CreateOptions{
-		Schema: schema, Name: path.Base(l.name), EngineInfo: l.engine,
+	snap, err := l.companion.need(ctx, delta.CreateOptions{Schema: schema,
 		Description: "versions of tables that together show the source at one moment",
 		Properties:  map[string]string{"delta.dataSkippingStatsColumns": cutStats}})
-	if err != nil && !errors.Is(err, delta.ErrTableExists) {
+	if err != nil {
 		return nil, err
 	}
-	return l.look(ctx)
+	return snap, l.check(snap)
+}
+
+// check is an error when the table has not the columns of cuts.
+func (l *cutLog) check(snap *delta.Snapshot) error {
+	for _, f := range cutSchema.Fields() {
+		if have, _ := snap.Schema().Lookup(f.Name); have == nil {
+			return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: l.name,
+				Msg: fmt.Sprintf("it is no table of cuts: it has no column %q", f.Name),
+				Fix: "name another table in `cuts`"}
+		}
+	}
+	return nil
 }
 
 // newest is the newest cut, nil when there is none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	freshet "github.com/freshet-io/freshet"
@@ -18,7 +19,7 @@ type Cuts struct{ log *cutLog }
 // OpenCuts opens the cuts table at the root of st. Errors: an *freshet.Error with CodeNoTable when there is none, which is
 // the case as long as no cut was recorded, and with CodeSchemaMismatch when the table is another one.
 func OpenCuts(ctx context.Context, st store.Store) (*Cuts, error) {
-	l := &cutLog{name: st.URL(), st: st, engine: defaultEngine}
+	l := newCutLog("", st.URL(), st, defaultEngine)
 	snap, err := l.look(ctx)
 	if err != nil {
 		return nil, explain(l.name, err)
@@ -42,8 +43,15 @@ type CutFilter struct {
 // List returns the cuts that the filter chooses, by number.
 func (c *Cuts) List(ctx context.Context, f *CutFilter) ([]*Cut, error) {
 	where := "TRUE"
-	if f.Days {
+	switch {
+	case f.Days:
 		where = "day IS NOT NULL"
+	case f.Last > 0:
+		newest, err := c.newest(ctx)
+		if err != nil {
+			return nil, err
+		}
+		where = fmt.Sprintf("cut > %d", newest-int64(f.Last))
 	}
 	all, err := c.read(ctx, where)
 	if f.Last > 0 && len(all) > f.Last {
@@ -84,17 +92,29 @@ func (c *Cuts) At(ctx context.Context, number int64) (*Cut, error) {
 
 // Newest returns the newest cut. Errors: *freshet.Error with CodeNoVersion when there is none.
 func (c *Cuts) Newest(ctx context.Context) (*Cut, error) {
-	snap, err := c.log.look(ctx)
+	newest, err := c.newest(ctx)
 	if err != nil {
-		return nil, explain(c.log.name, err)
+		return nil, err
+	}
+	return c.At(ctx, newest)
+}
+
+// newest is the number of the newest cut; 0 when there is none.
+func (c *Cuts) newest(ctx context.Context) (int64, error) {
+	snap, err := c.log.look(ctx)
+	if err == nil && snap == nil {
+		err = delta.ErrNoTable
+	}
+	if err != nil {
+		return 0, explain(c.log.name, err)
 	}
 	newest := int64(0)
 	for id, txn := range snap.Txns() {
-		if len(id) > len("#cut") && id == cutTxn(id[:len(id)-len("#cut")]) {
+		if app, is := strings.CutSuffix(id, cutTxn("")); is && app != "" {
 			newest = max(newest, txn.Version)
 		}
 	}
-	return c.At(ctx, newest)
+	return newest, nil
 }
 
 // AsOfDay returns the cut that holds all that the origin committed up to the end of the day, and nothing after it but what
@@ -108,8 +128,8 @@ func (c *Cuts) AsOfDay(ctx context.Context, day freshet.Day) (*Cut, error) {
 		if cut.Opens <= day {
 			continue
 		}
-		if i == 0 && cut.First {
-			break // days were not told apart before
+		if i == 0 && cut.Day() != day {
+			break // nothing tells when the days before it ended
 		}
 		return cut, nil
 	}
@@ -126,7 +146,11 @@ func (c *Cuts) noDay(all []*Cut, day freshet.Day) error {
 		e.Msg = fmt.Sprintf("%s is not over: the last day that is, is %s", day, all[len(all)-1].Opens-1)
 		e.Fix = "a day is over when the pipeline has read a record of a later day; the newest cut is --cut latest"
 	default:
-		e.Msg = fmt.Sprintf("%s: the first day of which there is an end is %s", day, all[0].Opens)
+		first := all[0].Opens
+		if !all[0].First {
+			first--
+		}
+		e.Msg = fmt.Sprintf("%s: the first day of which there is an end is %s", day, first)
 	}
 	return e
 }

@@ -21,6 +21,7 @@ type recorder struct {
 	snap   *delta.Snapshot // of the cuts table, with head; nil: to be asked for
 	shown  []shownTable    // by the cut that is made
 	marked map[string]bool // names of tables that bear our marker
+	wards  []*ward         // the cuts table in care; nil: not yet
 }
 
 // shownTable is a table as a cut shows it.
@@ -39,7 +40,7 @@ func newRecorder(a *Target, o *CutOptions) (*recorder, error) {
 		return nil, err
 	}
 	return &recorder{a: a, opts: opts, marked: map[string]bool{},
-		log: &cutLog{app: a.app, name: opts.Table, st: st, engine: a.opts.EngineInfo}}, nil
+		log: newCutLog(a.app, opts.Table, st, a.opts.EngineInfo)}, nil
 }
 
 // cutTxn is the txn of the cuts table that holds the number of the newest cut: what a cut compares and sets, so that of
@@ -290,5 +291,23 @@ func (r *recorder) append(ctx context.Context, c *Cut) error {
 		}
 	}
 	r.a.tend.checkpoint(done.Snapshot.Table(), done.Snapshot)
+	r.a.care.came(&r.wards, func() []*ward { return []*ward{r.log.ward()} })
+	if c.Number%expireEvery == 0 {
+		r.a.tend.expire(done.Snapshot.Table(), r.expired(c.RecordedAt))
+	}
 	return nil
+}
+
+// expireEvery is how often rows of the cuts table are deleted, in cuts.
+const expireEvery = 1024
+
+// told is for how long the cuts table tells of cuts whose versions need not be there any more.
+const told = 30 * 24 * time.Hour
+
+// expired is the condition of rows that tell of cuts which are long gone.
+func (r *recorder) expired(now time.Time) string {
+	before := now.Add(-r.opts.Retention - told)
+	day := freshet.DayOf(now.Add(-told)) - freshet.Day(r.opts.KeepDays)
+	return fmt.Sprintf("recorded_at < TIMESTAMP '%s' AND (opens_day IS NULL OR opens_day <= DATE '%s')",
+		before.UTC().Format("2006-01-02 15:04:05.999999Z07:00"), max(day, 1))
 }

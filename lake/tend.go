@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
 )
 
 // tender does off the commit path what can wait: checkpoints, cleaning the log, deleting files that no commit
@@ -96,6 +97,21 @@ func (t *tender) abort(writers []*delta.Writer) {
 			}
 		})
 	}
+}
+
+// expire deletes the rows for which the condition is true.
+func (t *tender) expire(d *delta.Table, where string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.add(func(ctx context.Context) {
+		condition, err := expr.Parse(where)
+		if err == nil {
+			_, err = d.Delete(ctx, condition, nil)
+		}
+		if err != nil && ctx.Err() == nil {
+			t.retry("delete old rows", err)
+		}
+	})
 }
 
 // close ends the goroutine: once the jobs are done, or at once when ctx ends.

@@ -71,7 +71,10 @@ func newUpkeep(a *Target, opts *UpkeepOptions) *upkeep {
 }
 
 // landed takes note of a commit to a table.
-func (u *upkeep) landed(t *table) {
+func (u *upkeep) landed(t *table) { u.came(&t.wards, func() []*ward { return u.take(t) }) }
+
+// came takes note of a commit to what the wards are of, which are made with the first.
+func (u *upkeep) came(wards *[]*ward, take func() []*ward) {
 	if u == nil {
 		return
 	}
@@ -88,11 +91,11 @@ func (u *upkeep) landed(t *table) {
 			u.run(ctx)
 		}()
 	}
-	if t.wards == nil {
-		t.wards = u.take(t)
-		u.wards = append(u.wards, t.wards...)
+	if *wards == nil {
+		*wards = take()
+		u.wards = append(u.wards, *wards...)
 	}
-	for _, w := range t.wards {
+	for _, w := range *wards {
 		u.note(w)
 	}
 }
