@@ -36,7 +36,10 @@ type CleanOptions struct {
 // CleanLog deletes the part of the log that is older than delta.logRetentionDuration and returns how many
 // files those were. What stays begins with a checkpoint that was read to the end before anything was deleted,
 // and with the commit of its version. When there is no such checkpoint nothing is deleted. Files go oldest
-// first. Spec: "Metadata Cleanup".
+// first; where checkpointProtection guards features that were dropped, commits go before checkpoints, which hide from
+// old readers what they cannot read, and all is kept from the first of KeepVersions on that the protection is for. Spec:
+// "Metadata Cleanup"; "Writer Requirements for Checkpoint Protection", exception a: no checkpoint is made here, and none
+// is deleted behind the version that the log then begins with.
 func (t *Table) CleanLog(ctx context.Context, opts *CleanOptions) (int, error) {
 	if opts == nil {
 		opts = &CleanOptions{}
@@ -48,9 +51,6 @@ func (t *Table) CleanLog(ctx context.Context, opts *CleanOptions) (int, error) {
 	if err := snap.CheckWrite(); err != nil {
 		return 0, err
 	}
-	if snap.state.proto.Supports("checkpointProtection") {
-		return 0, nil // which versions may go is for those to say who protected them
-	}
 	retention, err := snap.state.meta.duration(propLogRetention, defaultLogRetention)
 	if err != nil {
 		return 0, fmt.Errorf("clean the log: %w", err)
@@ -60,17 +60,46 @@ func (t *Table) CleanLog(ctx context.Context, opts *CleanOptions) (int, error) {
 		now = time.Now()
 	}
 	cutoff := now.Add(-retention).UTC().Truncate(24 * time.Hour)
-	keys, err := t.expired(ctx, cutoff, min(keepFrom(opts), snap.version), opts.KeepVersions)
+	limit, guarded := min(keepFrom(opts), snap.version), snap.state.proto.Supports("checkpointProtection")
+	if before, _ := snap.state.meta.int(propProtection); guarded {
+		for _, v := range opts.KeepVersions {
+			if v < before {
+				limit = min(limit, v)
+			}
+		}
+	}
+	keys, err := t.expired(ctx, cutoff, limit, opts.KeepVersions)
 	if err != nil {
 		return 0, fmt.Errorf("clean the log: %w", err)
 	}
 	if opts.DryRun || len(keys) == 0 {
 		return len(keys), nil
 	}
-	if err := t.deleteAll(ctx, keys); err != nil {
+	if guarded {
+		err = t.deleteInTurn(ctx, keys)
+	} else {
+		err = t.deleteAll(ctx, keys)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("clean the log: %w", err)
 	}
 	return len(keys), nil
+}
+
+// deleteInTurn deletes what is no checkpoint, then checkpoints.
+func (t *Table) deleteInTurn(ctx context.Context, keys []string) error {
+	var first, last []string
+	for _, key := range keys {
+		if strings.HasPrefix(key, sidecarDir) || parseLogKey(key).kind == logCheckpoint {
+			last = append(last, key)
+		} else {
+			first = append(first, key)
+		}
+	}
+	if err := t.deleteAll(ctx, first); err != nil {
+		return err
+	}
+	return t.deleteAll(ctx, last)
 }
 
 func keepFrom(opts *CleanOptions) int64 {

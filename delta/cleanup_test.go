@@ -380,3 +380,62 @@ func TestCleanLog_Sidecars_StayWhileACheckpointNamesThem(t *testing.T) {
 		expectNames(t, snap, "a", "b", "c")
 	})
 }
+
+// A feature that was dropped has readers of the time before fear the log: commits go before the checkpoints that hide
+// it from them, whenever the process dies.
+func TestCleanLog_CheckpointProtection_CommitsGoBeforeCheckpoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, st := context.Background(), store.NewMem()
+		table, all := yearOfDays(t, st, 12, map[string]string{"delta.feature.deletionVectors": "supported"})
+		if _, err := table.DropFeature(ctx, "deletionVectors", &delta.AlterOptions{Upgrade: true}); err != nil {
+			t.Fatal(err)
+		}
+		dropped := snapshot(t, table).Version()
+		for i := range 45 {
+			pass(day)
+			all = append(all, fmt.Sprint("g", i))
+			appendFiles(t, table, all[len(all)-1])
+			if i == 3 {
+				if err := table.Checkpoint(ctx, snapshot(t, table)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		kept, err := table.CleanLog(ctx, &delta.CleanOptions{DryRun: true, KeepVersions: []int64{5}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		would, err := table.CleanLog(ctx, &delta.CleanOptions{DryRun: true})
+		if err != nil || would <= kept {
+			t.Fatalf("would delete %d, %d with a version to keep, %v", would, kept, err)
+		}
+		for n := 1; ; n++ {
+			inner := copyOf(t, st)
+			broken := storetest.NewFaulty(inner, storetest.CrashAt(n, true))
+			if handle, err := delta.Open(ctx, broken, nil); err == nil {
+				_, _ = handle.CleanLog(ctx, nil) // it dies somewhere
+			}
+			first := ""
+			for _, k := range keys(t, inner) {
+				if strings.HasSuffix(k, ".json") && !strings.Contains(k, "checkpoint") {
+					first = k
+					break
+				}
+			}
+			if commit := fmt.Sprintf("%020d.json", dropped); first < commit && !slices.Contains(keys(t, inner),
+				fmt.Sprintf("%020d.checkpoint.parquet", dropped)) {
+				t.Fatalf("crash at call %d: the checkpoint of the drop is gone, and %s is there", n, first)
+			}
+			expectNames(t, snapshot(t, open(t, inner)), all...)
+			if !broken.Crashed() {
+				break
+			}
+		}
+		if n, err := table.CleanLog(ctx, nil); err != nil || n != would {
+			t.Fatalf("deleted %d, %v; the dry run said %d", n, err, would)
+		}
+		if _, err := table.DropFeature(ctx, "checkpointProtection", nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
