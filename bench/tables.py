@@ -172,11 +172,11 @@ def upserted(bench, table, source, mode, n, k):
     whole = run(["env", "GOMAXPROCS=2", ROOT / "bin/bench-ours", "upsert", copy, source, index, mode, n])
     found = steps_in(whole["printed"])
     if mode != "soft":
-        bench.count(copy, n + k // 10)
+        bench.count(copy, n + k // 10 + 10 * k)
     found["again"] = OURS("upsert", copy, source, index, mode, n)["start"]
     for figures in found.values():
         commits = figures.pop("commits")
-        figures |= {key: value / commits for key, value in figures.items() if key != "rss_mib"}
+        figures |= {key: value / commits for key, value in figures.items() if not key.endswith("mib")}
     size = sum(f.stat().st_size for f in index.rglob("*.run"))
     return flat(found) | dict(process_cpu_s=whole["cpu"], process_rss_mib=whole["rss"], index_bytes_a_key=size / n)
 

@@ -58,11 +58,14 @@ func main() {
 func step(name string, do func() (map[string]any, error)) error {
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // the peak of memory begins anew
 	cpu, begin := cpuSeconds(), time.Now()
+	own := watchMemory()
 	more, err := do()
+	ownMiB := own()
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	line := map[string]any{"step": name, "wall_s": time.Since(begin).Seconds(), "cpu_s": cpuSeconds() - cpu, "rss_mib": peakMiB()}
+	line := map[string]any{"step": name, "wall_s": time.Since(begin).Seconds(), "cpu_s": cpuSeconds() - cpu, "rss_mib": peakMiB(),
+		"own_mib": ownMiB}
 	for key, value := range more {
 		line[key] = value
 	}
@@ -77,9 +80,41 @@ func cpuSeconds() float64 {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano()).Seconds()
 }
 
-func peakMiB() float64 {
+// watchMemory looks, fifty times a second, at the memory that is the process' own, mapped files left out; what it returns ends
+// that and tells the most that was seen, in MiB.
+func watchMemory() (stop func() float64) {
+	quit, most := make(chan struct{}), make(chan float64)
+	go func() {
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		seen := 0.0
+		for {
+			seen = max(seen, statusMiB(ownMemory))
+			select {
+			case <-ticker.C:
+			case <-quit:
+				most <- max(seen, statusMiB(ownMemory))
+				return
+			}
+		}
+	}()
+	return func() float64 {
+		close(quit)
+		return <-most
+	}
+}
+
+func peakMiB() float64 { return statusMiB(peakMemory) }
+
+var (
+	peakMemory = regexp.MustCompile(`VmHWM:\s+(\d+)`)
+	ownMemory  = regexp.MustCompile(`RssAnon:\s+(\d+)`)
+)
+
+// statusMiB is a line of the kernel's account of this process.
+func statusMiB(line *regexp.Regexp) float64 {
 	status, _ := os.ReadFile("/proc/self/status")
-	held := regexp.MustCompile(`VmHWM:\s+(\d+)`).FindSubmatch(status)
+	held := line.FindSubmatch(status)
 	if held == nil {
 		return 0
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/lake"
 	"github.com/freshet-io/freshet/store"
 )
@@ -48,6 +49,7 @@ type upserter struct {
 //	start    the first commit, of ten rows: the key index is made when INDEX has none, else opened
 //	commit   the whole source
 //	stream   eight commits of as many random keys, with what merges of the index fall due
+//	forward  ten rows again, after somebody else has appended a file of ten times as many rows as the source
 func upsert(ctx context.Context, disk *store.Disk, args []string) error {
 	if len(args) != 4 || upsertModes[args[2]] == nil {
 		return errors.New("wanted TABLE SOURCE.arrow INDEX mirror|sequence|mask|soft KEYS")
@@ -78,7 +80,30 @@ func upsert(ctx context.Context, disk *store.Disk, args []string) error {
 			others = append(others, elsewhere(rec, random, keys))
 		}
 	}
-	return u.step(ctx, "stream", streamCommits, others...)
+	if err := u.step(ctx, "stream", streamCommits, others...); err != nil {
+		return err
+	}
+	if err := appendTen(ctx, disk, batches, 2*keys); err != nil {
+		return err
+	}
+	return u.step(ctx, "forward", 1, batches[0].NewSlice(0, 10))
+}
+
+// appendTen appends the batches ten times, under new keys from first on, in one file.
+func appendTen(ctx context.Context, disk *store.Disk, batches []arrow.RecordBatch, first int64) error {
+	snap, err := snapshot(ctx, disk)
+	if err != nil {
+		return err
+	}
+	var all []arrow.RecordBatch
+	for range 10 {
+		for _, rec := range batches {
+			all = append(all, underKeys(rec, func(i int64) int64 { return first + i }))
+			first += rec.NumRows()
+		}
+	}
+	_, err = commit(ctx, snap, &delta.WriterOptions{TargetFileBytes: targetFileBytes}, all...)
+	return err
 }
 
 func newUpserter(ctx context.Context, disk *store.Disk, index, mode string, keys int64, rows *arrow.Schema) (
@@ -210,9 +235,13 @@ func replaced(rows arrow.RecordBatch, name string, by arrow.Array) arrow.RecordB
 
 // elsewhere is the rows under random keys of the table.
 func elsewhere(rows arrow.RecordBatch, random *rand.Rand, keys int64) arrow.RecordBatch {
+	return underKeys(rows, func(int64) int64 { return random.Int64N(keys) })
+}
+
+func underKeys(rows arrow.RecordBatch, key func(row int64) int64) arrow.RecordBatch {
 	b := array.NewInt64Builder(memory.DefaultAllocator)
-	for range rows.NumRows() {
-		b.Append(random.Int64N(keys))
+	for i := range rows.NumRows() {
+		b.Append(key(i))
 	}
 	return replaced(rows, keyColumn, b.NewArray())
 }
