@@ -3,6 +3,7 @@ package lake_test
 import (
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/lake"
 	"github.com/freshet-io/freshet/store"
 )
@@ -47,65 +49,140 @@ func BenchmarkMirror_RandomKeys(b *testing.B) {
 	if n, err := strconv.ParseInt(os.Getenv("FRESHET_UPSERT_ROWS"), 10, 64); err == nil {
 		total = n
 	}
-	dir := b.TempDir()
-	open := func(table string) (store.Store, error) { return store.NewDisk(dir + "/" + table) }
-	target := lake.NewTarget(open, app, &lake.TargetOptions{Mode: lake.Mirror, Key: lake.KeyOptions{
-		Columns: []string{"id"}, IndexDir: b.TempDir()}})
-	ctx := b.Context()
-	check := func(err error) {
-		b.Helper()
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	check(target.Open(ctx))
-	r := rand.New(rand.NewPCG(1, 2))
-	sample := narrowRows(r, []int64{0})
-	check(target.Ensure(ctx, "t", sample.Schema()))
-	_, err := target.Start(ctx, "t", freshet.Progress{keyedLane: -1})
-	check(err)
-	last := int64(-1)
-	commit := func(rows arrow.RecordBatch) (stored int64) {
-		seqs := make([]int64, rows.NumRows())
-		for i := range seqs {
-			seqs[i] = last + int64(i) + 1
-		}
-		batch := &freshet.Batch{Table: "t", Lane: keyedLane, After: last, Last: last + rows.NumRows(), Rows: rows,
-			Seqs: seqs}
-		last = batch.Last
-		_, err := target.Write(ctx, batch)
-		check(err)
-		commits, err := target.Seal(ctx)
-		check(err)
-		for _, c := range commits {
-			done, err := c.Run(ctx)
-			check(err)
-			stored += done.Bytes
-		}
-		return stored
-	}
+	m := newMirrorBench(b)
 	ids := make([]int64, 10*step)
 	for first := int64(0); first < total; first += int64(len(ids)) {
 		for i := range ids {
 			ids[i] = first + int64(i)
 		}
-		commit(narrowRows(r, ids))
+		m.commit(narrowRows(m.random, ids))
 	}
 	ids = ids[:step]
 	var stored int64
 	var cpu float64
 	for b.Loop() {
 		for i := range ids {
-			ids[i] = r.Int64N(total)
+			ids[i] = m.random.Int64N(total)
 		}
-		rows := narrowRows(r, ids)
+		rows := narrowRows(m.random, ids)
 		before := cpuSeconds(b)
-		stored += commit(rows)
+		stored += m.commit(rows)
 		cpu += cpuSeconds(b) - before
 	}
 	b.ReportMetric(cpu*1000/float64(b.N), "cpu-ms/commit")
 	b.ReportMetric(float64(stored)/float64(b.N), "B-stored/commit")
-	check(target.Close(ctx))
+	m.check(m.target.Close(b.Context()))
+}
+
+// mirrorBench is a target that mirrors a table on disk, and its only lane.
+type mirrorBench struct {
+	b      *testing.B
+	open   lake.Opener
+	target *lake.Target
+	random *rand.Rand
+	last   int64
+}
+
+func newMirrorBench(b *testing.B) *mirrorBench {
+	b.Helper()
+	dir := b.TempDir()
+	m := &mirrorBench{b: b, random: rand.New(rand.NewPCG(1, 2)), last: -1,
+		open: func(table string) (store.Store, error) { return store.NewDisk(dir + "/" + table) }}
+	m.target = lake.NewTarget(m.open, app, &lake.TargetOptions{Mode: lake.Mirror, Key: lake.KeyOptions{
+		Columns: []string{"id"}, IndexDir: b.TempDir()}})
+	m.check(m.target.Open(b.Context()))
+	m.check(m.target.Ensure(b.Context(), "t", narrowRows(m.random, []int64{0}).Schema()))
+	_, err := m.target.Start(b.Context(), "t", freshet.Progress{keyedLane: -1})
+	m.check(err)
+	return m
+}
+
+func (m *mirrorBench) check(err error) {
+	m.b.Helper()
+	if err != nil {
+		m.b.Fatal(err)
+	}
+}
+
+// commit commits the rows and returns the bytes of what was stored.
+func (m *mirrorBench) commit(rows arrow.RecordBatch) (stored int64) {
+	m.b.Helper()
+	seqs := make([]int64, rows.NumRows())
+	for i := range seqs {
+		seqs[i] = m.last + int64(i) + 1
+	}
+	batch := &freshet.Batch{Table: "t", Lane: keyedLane, After: m.last, Last: m.last + rows.NumRows(), Rows: rows, Seqs: seqs}
+	m.last = batch.Last
+	_, err := m.target.Write(m.b.Context(), batch)
+	m.check(err)
+	commits, err := m.target.Seal(m.b.Context())
+	m.check(err)
+	for _, c := range commits {
+		done, err := c.Run(m.b.Context())
+		m.check(err)
+		stored += done.Bytes
+	}
+	return stored
+}
+
+// BenchmarkMirror_ManyFiles changes 1,000 random keys of a table of FRESHET_UPSERT_FILES files (default 1,000) of ten rows,
+// which another writer has made: CPU time of a commit, and what of the heap stays between commits.
+func BenchmarkMirror_ManyFiles(b *testing.B) {
+	files := int64(1000)
+	if n, err := strconv.ParseInt(os.Getenv("FRESHET_UPSERT_FILES"), 10, 64); err == nil {
+		files = n
+	}
+	m := newMirrorBench(b)
+	m.commit(narrowRows(m.random, []int64{0}))
+	m.appendFiles(files)
+	m.commit(narrowRows(m.random, []int64{1})) // reads the keys of all
+	ids := make([]int64, 1000)
+	var cpu float64
+	for b.Loop() {
+		for i := range ids {
+			ids[i] = 1 + m.random.Int64N(10*files)
+		}
+		before := cpuSeconds(b)
+		m.commit(narrowRows(m.random, ids))
+		cpu += cpuSeconds(b) - before
+	}
+	runtime.GC()
+	var held runtime.MemStats
+	runtime.ReadMemStats(&held)
+	b.ReportMetric(cpu*1000/float64(b.N), "cpu-ms/commit")
+	b.ReportMetric(float64(held.HeapAlloc)/1e6, "MB-heap")
+	m.check(m.target.Close(b.Context()))
+}
+
+// appendFiles appends so many files of ten rows, whose keys go on from 1, as another writer.
+func (m *mirrorBench) appendFiles(n int64) {
+	m.b.Helper()
+	ctx := m.b.Context()
+	st, err := m.open("t")
+	m.check(err)
+	d, err := delta.Open(ctx, st, nil)
+	m.check(err)
+	snap, err := d.Snapshot(ctx)
+	m.check(err)
+	var adds []delta.Add
+	ids := make([]int64, 10)
+	for i := range n {
+		w, err := delta.NewWriter(st, snap.Metadata(), snap.Protocol(), nil)
+		m.check(err)
+		for k := range ids {
+			ids[k] = 1 + 10*i + int64(k)
+		}
+		m.check(w.Write(ctx, narrowRows(m.random, ids)))
+		added, err := w.Close(ctx)
+		m.check(err)
+		adds = append(adds, added...)
+	}
+	tx := d.Begin(snap, nil)
+	tx.Add(adds...)
+	tx.BlindAppend(true)
+	done, err := tx.Commit(ctx)
+	m.check(err)
+	m.check(d.Checkpoint(ctx, done.Snapshot))
 }
 
 // cpuSeconds is the processor time of this process so far.
