@@ -55,6 +55,24 @@ type collapser struct {
 
 // collapse returns one change a key, in the order of fingerprints. Rows in skip have no say.
 func (c *collapser) collapse(skip func(row int32) bool) []keyChange {
+	order := c.ordered(skip)
+	out := make([]keyChange, 0, len(order))
+	for len(order) > 0 {
+		n := 1
+		for n < len(order) && order[n].key == order[0].key {
+			n++
+		}
+		out = append(out, c.last(order[:n]))
+		if c.keep {
+			c.all = append(c.all, order[:n:n])
+		}
+		order = order[n:]
+	}
+	return out
+}
+
+// ordered are the changes by key, those of a key in the order in which they follow each other.
+func (c *collapser) ordered(skip func(row int32) bool) []change {
 	order := make([]change, 0, len(c.keys))
 	for row := range int32(len(c.keys)) {
 		if !skip(row) && !c.idle(row) {
@@ -70,19 +88,7 @@ func (c *collapser) collapse(skip func(row int32) bool) []keyChange {
 		}
 		return cmp.Or(bytes.Compare(c.sequenceOf(a.row), c.sequenceOf(b.row)), c.compareRows(a.row, b.row))
 	})
-	out := make([]keyChange, 0, len(order))
-	for len(order) > 0 {
-		n := 1
-		for n < len(order) && order[n].key == order[0].key {
-			n++
-		}
-		out = append(out, c.last(order[:n]))
-		if c.keep {
-			c.all = append(c.all, order[:n:n])
-		}
-		order = order[n:]
-	}
-	return out
+	return order
 }
 
 func (c *collapser) compareRows(a, b int32) int {

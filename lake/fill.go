@@ -19,9 +19,9 @@ const DeletedAtColumn = "_deleted_at"
 // fill is a column of a table that the target fills: no source has it.
 type fill struct {
 	name string
-	typ  arrow.DataType
+	typ  arrow.DataType // nil: see PeriodOptions.fills
 	// value appends the value of a row that this change made. It is the same on every replay. nil: what fills the column
-	// is not one change (see fillsPeriod).
+	// is not one change (see PeriodOptions).
 	value func(b array.Builder, c cause)
 }
 
@@ -89,6 +89,9 @@ func (o *TargetOptions) fills() []fill {
 	if o.Mode.keyed() && o.Key.Deletes == SoftDeletes {
 		all = append(all, fill{DeletedAtColumn, arrow.FixedWidthTypes.Timestamp_us, fillDeletedAt})
 	}
+	if o.Mode == SCD2 {
+		all = o.Periods.fills(o.sequenceType())
+	}
 	for _, name := range o.ChangeColumns {
 		if f, ok := changeFill(name); ok {
 			all = append(all, f)
@@ -131,11 +134,15 @@ func (f fill) column(n int, of func(i int) cause) arrow.Array {
 }
 
 // FilledColumns are the columns that a target with these options fills, in the order in which a table gets them behind
-// those of the source, all of them nullable. The source must not have columns of these names.
+// those of the source, all of them nullable; of type null where the source's sequence decides. The source must not have
+// columns of these names.
 func FilledColumns(opts *TargetOptions) []arrow.Field {
 	o := NewTarget(nil, "", opts).opts
 	var fields []arrow.Field
 	for _, f := range o.fills() {
+		if f.typ == nil {
+			f.typ = arrow.Null
+		}
 		fields = append(fields, arrow.Field{Name: f.name, Type: f.typ, Nullable: true})
 	}
 	return fields
@@ -153,6 +160,11 @@ func (a *Target) withFills(table string, rows *delta.Schema) (*delta.Schema, err
 			return nil, &freshet.Error{Code: freshet.CodeFilledColumn, Class: freshet.ClassInput, Place: table,
 				Msg: fmt.Sprintf("column %q: the source has it, and the target is to fill it", have.Name),
 				Fix: "rename the source's in a select step, or have the target not fill it"}
+		}
+		if f.typ == nil {
+			if f = a.opts.sequenced(f, rows); f.typ == nil {
+				return nil, a.opts.checkKey(table, rows)
+			}
 		}
 		fields[i] = arrow.Field{Name: f.name, Type: f.typ, Nullable: true}
 	}

@@ -40,7 +40,7 @@ func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
 	o := t.a.opts.Key
 	r := &rowIndex{t: t, keys: len(o.Columns), identity: keyindex.Identity{Table: snap.Metadata().ID}}
 	var types []arrow.DataType
-	for i, name := range slices.Concat(o.Columns, o.SequenceBy) {
+	for i, name := range slices.Concat(o.Columns, o.orderColumns(snap.Schema())) {
 		f, _ := snap.Schema().Lookup(name)
 		if f == nil {
 			return nil, &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: t.name,
@@ -303,6 +303,8 @@ func (r *rowIndex) addFiles(ctx context.Context, snap *delta.Snapshot, c *indexC
 }
 
 func (r *rowIndex) addRows(c *indexChange, path string, rows delta.FileRows) error {
+	rows = r.newest(rows)
+	defer rows.Batch.Release()
 	keys, err := r.x.Hasher().Append(nil, rows.Batch.Columns()[:r.keys])
 	if err != nil {
 		return &freshet.Error{Code: freshet.CodeNull, Class: freshet.ClassInput, Place: r.t.name,
@@ -445,14 +447,40 @@ type indexNews struct {
 	written []keyindex.Fingerprint // in the order of their places
 	orders  []byte                 // of written
 	gone    []keyindex.Fingerprint
+	losing  map[string]bool // paths of files that rows were taken out of
 	buried  []keyindex.Fingerprint
 	ends    []byte // orders of buried
 	note    string // which tombstones the index has then; "": not known, or as before
 }
 
+// emptied are the files that lost all their rows, if none were copied: those that lost rows and that the table does not
+// have with another deletion vector.
+func (n *indexNews) emptied(done *delta.EditResult) []string {
+	marked := make(map[string]bool, len(done.Marked))
+	for i := range done.Marked {
+		marked[done.Marked[i].Path] = true
+	}
+	var gone []string
+	for path := range n.losing {
+		if !marked[path] {
+			gone = append(gone, path)
+		}
+	}
+	return gone
+}
+
+// lose notes that rows were taken out of a file.
+func (n *indexNews) lose(path string) {
+	if n.losing == nil {
+		n.losing = map[string]bool{}
+	}
+	n.losing[path] = true
+}
+
 // landed brings the index forward by our own commit.
 func (r *rowIndex) landed(ctx context.Context, done *delta.EditResult, news *indexNews) error {
-	if done.Version != r.x.Version()+1 || done.FilesRemoved > 0 || done.Copied > 0 {
+	emptied := news.emptied(done)
+	if done.Version != r.x.Version()+1 || done.Copied > 0 || len(emptied) != done.FilesRemoved {
 		return r.bring(ctx, done.Snapshot)
 	}
 	c, err := r.x.Begin(done.Version)
@@ -472,13 +500,17 @@ func (r *rowIndex) tell(c *keyindex.Change, done *delta.EditResult, news *indexN
 	if err := c.Delete(news.gone); err != nil {
 		return err
 	}
+	for _, path := range news.emptied(done) {
+		c.Remove(path)
+		r.files.drop(path)
+	}
 	if news.note != "" {
 		c.Note(news.note)
 	}
 	return c.Bury(news.buried, news.ends)
 }
 
-// addPlaced adds rows by the file in which they lie.
+// addPlaced adds rows by the file in which they lie, but for those with the zero key.
 func (r *rowIndex) addPlaced(c *keyindex.Change, done *delta.EditResult, keys []keyindex.Fingerprint,
 	seqs []byte) error {
 	width := r.identity.SequenceBytes
@@ -487,7 +519,7 @@ func (r *rowIndex) addPlaced(c *keyindex.Change, done *delta.EditResult, keys []
 		var rows []int64
 		var order []byte
 		for i, p := range done.Places {
-			if p.File == f {
+			if p.File == f && keys[i] != (keyindex.Fingerprint{}) {
 				in, rows = append(in, keys[i]), append(rows, p.Row)
 				order = append(order, seqs[i*width:(i+1)*width]...)
 			}

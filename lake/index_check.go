@@ -146,6 +146,8 @@ func (c *indexCheck) rows(ctx context.Context) error {
 // compare compares rows of one file with what the index says of their keys.
 func (c *indexCheck) compare(path string, rows delta.FileRows) error {
 	r := c.index
+	rows = r.newest(rows)
+	defer rows.Batch.Release()
 	keys, err := r.x.Hasher().Append(nil, rows.Batch.Columns()[:r.keys])
 	if err != nil {
 		return fmt.Errorf("rows of %s: %w", path, err)

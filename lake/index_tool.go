@@ -238,7 +238,7 @@ func RebuildIndex(ctx context.Context, st store.Store, name string, o *IndexOpti
 	if err != nil {
 		return nil, err
 	}
-	if info != nil && info.SequenceBytes > 0 && len(i.o.SequenceBy) == 0 {
+	if info != nil && info.SequenceBytes > 0 && r.sequence == nil {
 		return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: name,
 			Msg: fmt.Sprintf("the index keeps a sequence of %d bytes with each key, and does not say of which columns",
 				info.SequenceBytes-orderTail),

@@ -21,7 +21,7 @@ const (
 )
 
 // keyed reports whether the mode finds rows by their key.
-func (m Mode) keyed() bool { return m == Upsert || m == Mirror }
+func (m Mode) keyed() bool { return m == Upsert || m == Mirror || m == SCD2 }
 
 // Deletes is what becomes of a row whose key is gone.
 type Deletes string
@@ -34,7 +34,7 @@ const (
 	IgnoreDeletes Deletes = "ignore" // nothing: the row stays as it is
 )
 
-// KeyOptions say how rows are told apart, for Upsert and Mirror.
+// KeyOptions say how rows are told apart, for Upsert, Mirror and SCD2.
 type KeyOptions struct {
 	// Columns are the columns of the key, of atomic types. None may be null.
 	Columns []string
@@ -65,11 +65,12 @@ func (o *TargetOptions) validate() error {
 		}
 	}
 	switch o.Mode {
-	case Append, Upsert, Mirror:
+	case Append, Upsert, Mirror, SCD2:
 	default:
-		fault("mode: found %q, wanted append, upsert or mirror", o.Mode)
+		fault("mode: found %q, wanted append, upsert, mirror or scd2", o.Mode)
 	}
 	o.checkChangeColumns(fault)
+	o.checkHistory(fault)
 	k := o.Key
 	if !o.Mode.keyed() {
 		if len(k.Columns)+len(k.SequenceBy) > 0 || k.Deletes != HardDeletes {

@@ -78,7 +78,14 @@ func (u *upsert) released() map[*waitingRow]bool {
 		return out
 	}
 	stay := map[entryPlace]bool{} // of a record that became several rows, all are taken or none
+	for i := range u.stays {
+		stay[u.rows.waits.rows[u.stays[i].row].entry().place()] = true
+	}
 	for row, r := range u.rows.waits.rows {
+		if u.t.a.opts.Mode == SCD2 {
+			out[r] = true
+			continue
+		}
 		i, ok := slices.BinarySearchFunc(u.keys, u.hashes[row], func(k keyChange, key keyindex.Fingerprint) int {
 			return cmp.Or(cmp.Compare(k.key.Hi, key.Hi), cmp.Compare(k.key.Lo, key.Lo))
 		})

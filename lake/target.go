@@ -44,6 +44,8 @@ type TargetOptions struct {
 	// ChangeColumns are the change columns that rows get, some of ChangeColumns; in mode Append also ChangeTypeColumn.
 	// Default: none.
 	ChangeColumns []string
+	// Periods name the columns of a history, for SCD2.
+	Periods PeriodOptions
 	// ChangeFeed has tables record their own changes, each in the commit that makes it, so that their change data feed is
 	// the change log; one that exists begins to.
 	ChangeFeed bool
@@ -127,6 +129,7 @@ func NewTarget(open Opener, app string, opts *TargetOptions) *Target {
 	if a.opts.Key.Deletes == "" {
 		a.opts.Key.Deletes = HardDeletes
 	}
+	a.opts.Periods.setDefaults()
 	a.fills = a.opts.fills()
 	a.tend = newTender(func(what string, err error) {
 		a.opts.Retry(what, err)
@@ -289,6 +292,9 @@ func (a *Target) Ensure(ctx context.Context, table string, schema *arrow.Schema)
 	t, err := a.table(table)
 	if err != nil {
 		return err
+	}
+	if a.opts.Mode == SCD2 {
+		schema = nullable(schema) // a key of which nothing is known but that it was deleted has a row
 	}
 	wanted, err := delta.SchemaFromArrow(schema)
 	if err != nil {

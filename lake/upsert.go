@@ -46,6 +46,7 @@ type upsert struct {
 	known  []byte                        // the order that the index has of each key
 	acts   []act                         // of each key
 	stored *storedRows                   // nil: none was needed
+	past   *storedPeriods                // of a history, in the place of stored
 
 	counts  upsertCounts
 	rejects []keyReject
@@ -83,15 +84,11 @@ const (
 
 // newUpsert finds out what the gathered rows do to the table as the snapshot has it. Rows that it cannot take are in
 // the rejects of their batches.
-func newUpsert(ctx context.Context, t *table, snap *delta.Snapshot, meta *delta.Metadata, rows *changeRows,
-	index *rowIndex) (*upsert, error) {
-	u := &upsert{t: t, snap: snap, index: index, rows: rows, causes: make([]*causes, len(rows.batches)),
-		feed: strings.EqualFold(snap.Property(changeFeed), "true")}
-	schema, err := meta.Schema()
+func newUpsert(ctx context.Context, t *table, snap *delta.Snapshot, meta *delta.Metadata, rows *changeRows) (*upsert, error) {
+	u, err := undecided(t, snap, meta, rows)
 	if err != nil {
 		return nil, err
 	}
-	u.schema = schema
 	if err := u.collapse(); err != nil {
 		return nil, err
 	}
@@ -102,6 +99,18 @@ func newUpsert(ctx context.Context, t *table, snap *delta.Snapshot, meta *delta.
 		return nil, err
 	}
 	return u, u.decide(ctx)
+}
+
+// undecided is an upsert of which nothing is found out yet.
+func undecided(t *table, snap *delta.Snapshot, meta *delta.Metadata, rows *changeRows) (*upsert, error) {
+	u := &upsert{t: t, snap: snap, index: t.index, rows: rows, causes: make([]*causes, len(rows.batches)),
+		feed: strings.EqualFold(snap.Property(changeFeed), "true")}
+	schema, err := meta.Schema()
+	if err != nil {
+		return nil, err
+	}
+	u.schema = schema
+	return u, nil
 }
 
 // collapse makes one change a key.

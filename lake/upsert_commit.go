@@ -146,23 +146,37 @@ func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.
 		return nil, nil, err
 	}
 	rows.waits = waits
-	u, err := newUpsert(ctx, c.t, snap, to, rows, c.t.index)
+	w, err := c.t.writeChanges(ctx, snap, meta, to, rows)
 	if err != nil {
 		rows.release()
 		return nil, nil, err
 	}
+	return w.upsert, w, nil
+}
+
+// writeChanges finds out what the rows do to the table and writes it, under the metadata to; meta is nil where these are as
+// they were.
+func (t *table) writeChanges(ctx context.Context, snap *delta.Snapshot, meta, to *delta.Metadata, rows *changeRows) (
+	*upsertWriter, error) {
+	if t.a.opts.Mode == SCD2 {
+		return t.writeHistory(ctx, snap, meta, to, rows)
+	}
+	u, err := newUpsert(ctx, t, snap, to, rows)
+	if err != nil {
+		return nil, err
+	}
 	w, err := u.write(ctx, meta)
 	if err != nil {
-		u.close()
-		return nil, nil, err
+		u.stored.release()
 	}
-	return u, w, nil
+	return w, err
 }
 
 // close gives up the upsert's memory.
 func (u *upsert) close() {
 	u.rows.release()
 	u.stored.release()
+	u.past.release()
 }
 
 // quarantineKeys puts rows that turned out to be unacceptable into quarantine, before the main table moves past them. What

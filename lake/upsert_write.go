@@ -82,6 +82,7 @@ func (w *upsertWriter) number(id keyindex.FileID) {
 	if _, ok := w.numbers[id]; !ok {
 		w.numbers[id] = len(w.losing)
 		w.losing = append(w.losing, w.files[id])
+		w.news.lose(w.files[id].Path)
 	}
 }
 
@@ -259,33 +260,51 @@ func (u *upsert) assembleColumn(f *delta.Field, keys []int, whole []expr.Span) (
 	case at >= 0 && whole != nil:
 		return expr.Take(u.rows.columns[at], whole), nil
 	}
-	type cell struct{ from, row int32 } // from: 0 the changes, 1 what is stored, 2 nothing
-	sources := make([]arrow.Array, 3)
+	var fresh, stored arrow.Array
 	if at >= 0 {
-		sources[0] = u.rows.columns[at]
+		fresh = u.rows.columns[at]
 	}
 	if u.stored != nil {
 		if c := columnNamed(u.stored.rows.Schema(), f.Name); c >= 0 {
-			sources[1] = u.stored.rows.Column(c)
+			stored = u.stored.rows.Column(c)
 		}
 	}
-	sources[2] = array.MakeArrayOfNull(memory.DefaultAllocator, delta.ArrowType(f.Type), 1)
-	defer sources[2].Release()
 	cells := make([]cell, len(keys))
 	for n, i := range keys {
 		row, sent := u.sentBy(i, at)
-		cells[n] = cell{0, row}
+		cells[n] = cell{fromRows, row}
 		if !sent {
-			cells[n] = cell{2, 0}
-			if row, ok := u.storedRow(i); ok && sources[1] != nil {
-				cells[n] = cell{1, row}
+			cells[n] = cell{from: fromNowhere}
+			if row, ok := u.storedRow(i); ok && stored != nil {
+				cells[n] = cell{fromStored, row}
 			}
 		}
 	}
+	return takeCells(f, fresh, stored, cells)
+}
+
+// cell is where the value of a cell of a column is.
+type cell struct {
+	from cellFrom
+	row  int32
+}
+
+type cellFrom int32
+
+const (
+	fromRows    cellFrom = iota // the commit's
+	fromStored                  // as they are in the table
+	fromNowhere                 // null
+)
+
+// takeCells makes a column of the table of cells. A source that no cell is in may be nil.
+func takeCells(f *delta.Field, fresh, stored arrow.Array, cells []cell) (arrow.Array, error) {
+	null := array.MakeArrayOfNull(memory.DefaultAllocator, delta.ArrowType(f.Type), 1)
+	defer null.Release()
 	base := [3]int32{}
 	var parts []arrow.Array
 	var n int32
-	for i, s := range sources {
+	for i, s := range []arrow.Array{fresh, stored, null} {
 		base[i] = n
 		if s != nil {
 			parts = append(parts, s)

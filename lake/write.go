@@ -95,7 +95,11 @@ func (t *table) gatherRows(ctx context.Context, b *freshet.Batch) error {
 		t.keyed = &gathered{}
 	}
 	rows := t.keyed.rows
-	if err := t.keyed.gather(b, t.a.opts.Key.Columns, t.a.opts.Key.SequenceBy); err != nil {
+	key, sequence := t.a.opts.Key.Columns, t.a.opts.Key.SequenceBy
+	if t.a.opts.Mode == SCD2 { // a delete without a sequence says nothing of when
+		key, sequence = slices.Concat(key, sequence), nil
+	}
+	if err := t.keyed.gather(b, key, sequence); err != nil {
 		return err
 	}
 	t.rows += t.keyed.rows - rows

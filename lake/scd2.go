@@ -1,0 +1,118 @@
+package lake
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
+)
+
+// SCD2 keeps the history of each key: a row for each time in which it was so. Times of one key do not overlap; the one that
+// lasts has null for its end, and is the only one that is current.
+//
+//	columns of the source | valid_from | valid_to | is_current | LastSaidColumn | AlsoSaidColumn
+const SCD2 Mode = "scd2"
+
+// Columns of a history in which it keeps what its rows do not show, so that what comes late finds its place.
+const (
+	// LastSaidColumn is, in the newest row of each key, the greatest sequence of what the source said of it; else null.
+	LastSaidColumn = "_last_said"
+	// AlsoSaidColumn are the sequences of what the source said and what changed nothing: within the row's time, that it is
+	// so; after its end, that there is no such row.
+	AlsoSaidColumn = "_also_said"
+)
+
+// PeriodOptions name the columns of a history. The zero value of each field means its default.
+type PeriodOptions struct {
+	From    string // of the type of the sequence: when the row began to be so, inclusive. Default "valid_from"
+	To      string // of the same type: when it ended, exclusive; null: it has not. Default "valid_to"
+	Current string // boolean: that it has not. Default "is_current"
+}
+
+func (o *PeriodOptions) setDefaults() {
+	for _, f := range []struct {
+		name *string
+		def  string
+	}{{&o.From, "valid_from"}, {&o.To, "valid_to"}, {&o.Current, "is_current"}} {
+		if *f.name == "" {
+			*f.name = f.def
+		}
+	}
+}
+
+// fills are the columns of a history. Their type may be nil: that of the sequence.
+func (o *PeriodOptions) fills(sequence arrow.DataType) []fill {
+	also := sequence
+	if sequence != nil {
+		also = arrow.ListOf(sequence)
+	}
+	return []fill{{o.From, sequence, nil}, {o.To, sequence, nil}, {o.Current, arrow.FixedWidthTypes.Boolean, nil},
+		{LastSaidColumn, sequence, nil}, {AlsoSaidColumn, also, nil}}
+}
+
+// sequenceType is the type of what orders a history; nil where a column of the source does.
+func (o *TargetOptions) sequenceType() arrow.DataType {
+	if len(o.Key.SequenceBy) > 0 {
+		return nil
+	}
+	return arrow.FixedWidthTypes.Timestamp_us
+}
+
+// sequenced gives the column of a history the type that it has with rows of these columns; nil when they lack the sequence.
+func (o *TargetOptions) sequenced(f fill, rows *delta.Schema) fill {
+	sequence, _ := rows.Lookup(o.Key.SequenceBy[0])
+	if sequence == nil {
+		return f
+	}
+	f.typ = delta.ArrowType(sequence.Type)
+	if f.name == AlsoSaidColumn {
+		f.typ = arrow.ListOf(f.typ)
+	}
+	return f
+}
+
+// checkHistory finds options that a history cannot have.
+func (o *TargetOptions) checkHistory(fault func(format string, args ...any)) {
+	if o.Mode != SCD2 {
+		return
+	}
+	if len(o.Key.SequenceBy) > 1 {
+		fault("sequence_by: found %d columns, wanted one: it is what mode scd2 says rows were valid from", len(o.Key.SequenceBy))
+	}
+	if o.Key.Deletes == SoftDeletes {
+		fault("deletes: found soft, wanted hard (the row's time ends) or ignore in mode scd2")
+	}
+}
+
+// containsFold reports whether a name is among others, its case ignored.
+func containsFold(names []string, name string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+}
+
+// orderColumns are those by which the index of the table orders changes.
+func (o *KeyOptions) orderColumns(table *delta.Schema) []string {
+	if f, _ := table.Lookup(LastSaidColumn); f != nil {
+		return []string{LastSaidColumn} // a history
+	}
+	return o.SequenceBy
+}
+
+// newest are those of the rows that the index has: of a history, the newest row of each key. It is the caller's.
+func (r *rowIndex) newest(rows delta.FileRows) delta.FileRows {
+	if !slices.Equal(r.columns[r.keys:], []string{LastSaidColumn}) {
+		rows.Batch.Retain()
+		return rows
+	}
+	last := rows.Batch.Column(r.keys)
+	var in []int32
+	var at []int64
+	for i := range last.Len() {
+		if last.IsValid(i) {
+			in, at = append(in, int32(i)), append(at, rows.Rows[i])
+		}
+	}
+	return delta.FileRows{File: rows.File, Rows: at, Batch: expr.TakeBatch(rows.Batch, spansOf(in))}
+}

@@ -1,0 +1,397 @@
+package lake
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/internal/keyindex"
+)
+
+// historyWriter puts a history into an edit of the table.
+type historyWriter struct {
+	*history
+	*upsertWriter // of the same upsert
+}
+
+// writeHistory is writeChanges of mode SCD2.
+func (t *table) writeHistory(ctx context.Context, snap *delta.Snapshot, meta, to *delta.Metadata, rows *changeRows) (
+	*upsertWriter, error) {
+	u, err := undecided(t, snap, to, rows)
+	if err != nil {
+		return nil, err
+	}
+	h, err := newHistory(ctx, u)
+	if err != nil {
+		u.past.release()
+		return nil, err
+	}
+	w, err := h.write(ctx, meta)
+	if err != nil {
+		u.past.release()
+	}
+	return w, err
+}
+
+// keyRows are what becomes of the rows of one key.
+type keyRows struct {
+	put  []period // rows to write
+	was  []int32  // of each of put: the stored row in whose place it comes, or noRow
+	gone []int32  // stored rows that go, without one in their place
+}
+
+// write begins an edit of the snapshot and puts the history into it. Keys one of whose rows the table does not accept
+// stay as they are, and all that came of them becomes rejects.
+func (h *history) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWriter, err error) {
+	w := &historyWriter{h, &upsertWriter{upsert: h.upsert}}
+	opts := &delta.DMLOptions{TargetFileBytes: h.t.a.opts.TargetFileBytes}
+	if copies := h.t.a.opts.Key.CopyOnWrite; copies {
+		opts.CopyOnWrite = &copies
+	}
+	if w.edit, err = h.snap.Edit(h.past.files, meta, opts); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
+		}
+	}()
+	var keys []int
+	n := 0
+	for i, periods := range h.periods {
+		if periods == nil {
+			continue
+		}
+		keys, n = append(keys, i), n+len(periods)
+		if n >= writeRows {
+			if err := w.putKeys(ctx, keys); err != nil {
+				return nil, err
+			}
+			keys, n = nil, 0
+		}
+	}
+	return w.upsertWriter, w.putKeys(ctx, keys)
+}
+
+// differs finds the rows of a key that are not as they are stored.
+func (h *history) differs(i int) (k keyRows) {
+	left := map[int32]period{}
+	for _, p := range h.had[i] {
+		left[p.row.stored] = p
+	}
+	for _, p := range h.periods[i] {
+		was, is := left[p.row.stored]
+		if !is || len(p.row.rows) > 0 || was.from != p.from {
+			k.put, k.was = append(k.put, p), append(k.was, noRow)
+			continue
+		}
+		delete(left, p.row.stored)
+		if was.to != p.to || was.last != p.last || !slices.Equal(was.also, p.also) {
+			k.put, k.was = append(k.put, p), append(k.was, p.row.stored)
+		}
+	}
+	for row := range left {
+		k.gone = append(k.gone, row)
+	}
+	slices.Sort(k.gone)
+	return k
+}
+
+// putKeys writes the rows of these keys that are not as they are stored.
+func (w *historyWriter) putKeys(ctx context.Context, keys []int) error {
+	var all keyRows
+	of := []int{} // of each of put: the key
+	for _, i := range keys {
+		k := w.differs(i)
+		all.put, all.was, all.gone = append(all.put, k.put...), append(all.was, k.was...), append(all.gone, k.gone...)
+		for range k.put {
+			of = append(of, i)
+		}
+	}
+	replaced := len(all.was)
+	for _, row := range all.was {
+		if row == noRow {
+			replaced--
+		}
+	}
+	var whole arrow.RecordBatch
+	if len(all.put) > 0 {
+		rows, err := w.assemblePeriods(all.put)
+		if err != nil {
+			return err
+		}
+		whole, err = w.edit.Write(ctx, rows, replaced)
+		rows.Release()
+		if err != nil {
+			return w.refused(ctx, keys, err)
+		}
+		defer whole.Release()
+	}
+	return w.noteRows(ctx, &all, of, whole)
+}
+
+// refused finds by halves the keys that the table does not accept.
+func (w *historyWriter) refused(ctx context.Context, keys []int, err error) error {
+	var null *delta.NullError
+	var broken *delta.ConstraintError
+	switch {
+	case !errors.As(err, &null) && !errors.As(err, &broken):
+		return err
+	case len(keys) > 1:
+		if err := w.putKeys(ctx, keys[:len(keys)/2]); err != nil {
+			return err
+		}
+		return w.putKeys(ctx, keys[len(keys)/2:])
+	}
+	for _, s := range w.said[keys[0]] {
+		if null != nil {
+			w.history.reject(s.by, freshet.CodeNull,
+				fmt.Sprintf("column %q: found null, wanted a value: the table's column is NOT NULL", null.Column))
+		} else {
+			w.history.reject(s.by, freshet.CodeConstraint, broken.Reason())
+		}
+	}
+	return nil
+}
+
+// noteRows takes out rows that others come in the place of, or none, and tells of it.
+func (w *historyWriter) noteRows(ctx context.Context, all *keyRows, of []int, whole arrow.RecordBatch) error {
+	var inserted, updated, from []int32
+	width := w.history.index.identity.SequenceBytes
+	for n, p := range all.put {
+		if w.news.written = append(w.news.written, keyindex.Fingerprint{}); p.last != "" {
+			w.news.written[len(w.news.written)-1] = w.ids[of[n]]
+		}
+		w.news.orders = append(w.news.orders, w.orderOfPeriod(of[n], &p, width)...)
+		if all.was[n] == noRow {
+			inserted = append(inserted, int32(n))
+			continue
+		}
+		updated, from = append(updated, int32(n)), append(from, all.was[n])
+	}
+	stored := w.history.past
+	for file, rows := range stored.places(from) {
+		w.edit.Replace(file, rows)
+		w.news.lose(stored.files[file].Path)
+	}
+	for file, rows := range stored.places(all.gone) {
+		w.edit.Delete(file, rows)
+		w.news.lose(stored.files[file].Path)
+	}
+	if !w.history.feed {
+		return nil
+	}
+	for _, t := range []struct {
+		kind string
+		of   arrow.RecordBatch
+		rows []int32
+	}{{delta.ChangeInsert, whole, inserted}, {delta.ChangePreimage, stored.rows, from}, {delta.ChangePostimage, whole, updated},
+		{delta.ChangeDelete, stored.rows, all.gone}} {
+		if err := w.tell(ctx, t.kind, t.of, t.rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// places are the rows by file.
+func (s *storedPeriods) places(rows []int32) map[int][]int64 {
+	out := map[int][]int64{}
+	for _, row := range rows {
+		at := s.spots[row]
+		out[at.file] = append(out[at.file], at.row)
+	}
+	return out
+}
+
+// orderOfPeriod is what the index keeps of the newest period of a key; nothing of others.
+func (h *history) orderOfPeriod(i int, p *period, width int) []byte {
+	switch {
+	case p.last == "":
+		return make([]byte, width)
+	case p.by != noRow:
+		return newOrder([]byte(p.last), h.rows.lane(p.by), h.rows.seq(p.by))
+	case h.there(i) && p.last == h.lastSaid(i):
+		return h.index.orderOf(h.known, i)
+	}
+	return append([]byte(p.last), make([]byte, orderTail)...)
+}
+
+// assemblePeriods makes rows of periods.
+func (h *history) assemblePeriods(periods []period) (arrow.RecordBatch, error) {
+	var fields []arrow.Field
+	var columns []arrow.Array
+	defer func() {
+		for _, c := range columns {
+			c.Release()
+		}
+	}()
+	for i := range h.schema.Fields {
+		f := &h.schema.Fields[i]
+		column, err := h.periodColumn(i, f, periods)
+		if err != nil {
+			return nil, err
+		}
+		if column != nil {
+			fields = append(fields, arrow.Field{Name: f.Name, Type: column.DataType(), Nullable: true})
+			columns = append(columns, column)
+		}
+	}
+	return array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, int64(len(periods))), nil
+}
+
+// periodColumn is one column of assemblePeriods; nil for one that the writer fills in.
+func (h *history) periodColumn(i int, f *delta.Field, periods []period) (arrow.Array, error) {
+	names := h.t.a.opts.Periods
+	typ := delta.ArrowType(f.Type)
+	moments := func(of func(*period) string) arrow.Array {
+		b := array.NewBuilder(memory.DefaultAllocator, typ)
+		defer b.Release()
+		for n := range periods {
+			appendMoment(b, of(&periods[n]))
+		}
+		return b.NewArray()
+	}
+	is := func(name string) bool { return containsFold([]string{name}, f.Name) }
+	switch {
+	case is(names.From), containsFold(h.t.a.opts.Key.SequenceBy, f.Name):
+		return moments(func(p *period) string { return p.from }), nil
+	case is(names.To):
+		return moments(func(p *period) string { return p.to }), nil
+	case is(LastSaidColumn):
+		return moments(func(p *period) string { return p.last }), nil
+	case is(names.Current):
+		b := array.NewBooleanBuilder(memory.DefaultAllocator)
+		defer b.Release()
+		for n := range periods {
+			b.Append(periods[n].to == "")
+		}
+		return b.NewArray(), nil
+	case is(AlsoSaidColumn):
+		return alsoSaid(typ, periods), nil
+	case f.Generated():
+		return nil, nil
+	}
+	if ours, is := fillNamed(h.t.a.fills, f.Name); is {
+		return h.fillPeriods(i, f, ours, periods)
+	}
+	cells := make([]cell, len(periods))
+	for n := range periods {
+		cells[n] = h.cells.cell(periods[n].row, i)
+	}
+	fresh, stored := h.sources(i)
+	return takeCells(f, fresh, stored, cells)
+}
+
+// sources are the column as it came and as it is stored; nil where it is not.
+func (h *history) sources(column int) (fresh, stored arrow.Array) {
+	at := h.cells.columns[column]
+	if at.fresh >= 0 {
+		fresh = h.rows.columns[at.fresh]
+	}
+	if at.stored >= 0 {
+		stored = h.cells.stored.Column(at.stored)
+	}
+	return fresh, stored
+}
+
+// fillPeriods is a column that the target fills: from the change that the period began with, or as it is stored.
+func (h *history) fillPeriods(column int, f *delta.Field, ours fill, periods []period) (arrow.Array, error) {
+	var began []int32
+	cells := make([]cell, len(periods))
+	for n := range periods {
+		row := periods[n].row
+		switch {
+		case len(row.rows) > 0:
+			cells[n] = cell{fromRows, int32(len(began))}
+			began = append(began, row.rows[0])
+		case h.cells.columns[column].stored >= 0:
+			cells[n] = cell{fromStored, row.stored}
+		default:
+			cells[n] = cell{from: fromNowhere}
+		}
+	}
+	fresh := ours.column(len(began), func(i int) cause { return h.cause(began[i]) })
+	defer fresh.Release()
+	_, stored := h.sources(column)
+	return takeCells(f, fresh, stored, cells)
+}
+
+func alsoSaid(typ arrow.DataType, periods []period) arrow.Array {
+	b := array.NewBuilder(memory.DefaultAllocator, typ).(*array.ListBuilder)
+	defer b.Release()
+	for n := range periods {
+		b.Append(len(periods[n].also) > 0)
+		for _, at := range periods[n].also {
+			appendMoment(b.ValueBuilder(), at)
+		}
+	}
+	return b.NewArray()
+}
+
+// appendMoment appends the value of which a sequencer of one column made the text; null for "".
+func appendMoment(b array.Builder, text string) {
+	if text == "" {
+		b.AppendNull()
+		return
+	}
+	raw := []byte(text)
+	var word [8]byte
+	copy(word[8-min(8, len(raw)):], raw)
+	bits := binary.BigEndian.Uint64(word[:])
+	signed := func(width int) int64 { return int64(bits^1<<(8*width-1)) << (64 - 8*width) >> (64 - 8*width) }
+	switch b := b.(type) {
+	case *array.BooleanBuilder:
+		b.Append(bits == 1)
+	case *array.Int8Builder:
+		b.Append(int8(signed(1)))
+	case *array.Int16Builder:
+		b.Append(int16(signed(2)))
+	case *array.Int32Builder:
+		b.Append(int32(signed(4)))
+	case *array.Date32Builder:
+		b.Append(arrow.Date32(signed(4)))
+	case *array.Int64Builder:
+		b.Append(signed(8))
+	case *array.TimestampBuilder:
+		b.Append(arrow.Timestamp(signed(8)))
+	case *array.Float32Builder:
+		b.Append(math.Float32frombits(unordered32(uint32(bits))))
+	case *array.Float64Builder:
+		b.Append(math.Float64frombits(unordered64(bits)))
+	case *array.Decimal128Builder:
+		b.Append(decimal128.New(signed(8), binary.BigEndian.Uint64(raw[8:])))
+	}
+}
+
+// unordered64 is what ordered was made of, but that both zeroes are one and all NaN too.
+func unordered64(v uint64) uint64 {
+	switch {
+	case v == math.MaxUint64:
+		return math.Float64bits(math.NaN())
+	case v>>63 == 1:
+		return v &^ (1 << 63)
+	}
+	return ^v
+}
+
+// unordered32 is unordered64 of 32 bits.
+func unordered32(v uint32) uint32 {
+	switch {
+	case v == math.MaxUint32:
+		return math.Float32bits(float32(math.NaN()))
+	case v>>31 == 1:
+		return v &^ (1 << 31)
+	}
+	return ^v
+}
