@@ -82,8 +82,8 @@ func (o *TargetOptions) checkHistory(fault func(format string, args ...any)) {
 	if len(o.Key.SequenceBy) > 1 {
 		fault("sequence_by: found %d columns, wanted one: it is what mode scd2 says rows were valid from", len(o.Key.SequenceBy))
 	}
-	if o.Key.Deletes == SoftDeletes {
-		fault("deletes: found soft, wanted hard (the row's time ends) or ignore in mode scd2")
+	if d := o.Key.Deletes; d != HardDeletes && d != IgnoreDeletes {
+		fault("deletes: found %s, wanted hard (the row's time ends) or ignore in mode scd2", d)
 	}
 }
 

@@ -109,7 +109,7 @@ func (h *history) sayings(all []change) []saying {
 			n++
 		}
 		last := all[n-1].row
-		k := keyChange{last: last, delete: h.orders.removes(last)}
+		k := keyChange{last: last, delete: h.rows.removes(last)}
 		if finals := h.orders.finals(all[:n]); h.seqs != nil && len(finals) > 1 {
 			h.orders.contend(&k, finals)
 		}

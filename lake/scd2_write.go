@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
-	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/internal/keyindex"
 )
@@ -142,10 +140,9 @@ func (w *historyWriter) putKeys(ctx context.Context, keys []int) error {
 
 // refused finds by halves the keys that the table does not accept.
 func (w *historyWriter) refused(ctx context.Context, keys []int, err error) error {
-	var null *delta.NullError
-	var broken *delta.ConstraintError
+	code, why, refused := refusedRow(err)
 	switch {
-	case !errors.As(err, &null) && !errors.As(err, &broken):
+	case !refused:
 		return err
 	case len(keys) > 1:
 		if err := w.putKeys(ctx, keys[:len(keys)/2]); err != nil {
@@ -154,12 +151,7 @@ func (w *historyWriter) refused(ctx context.Context, keys []int, err error) erro
 		return w.putKeys(ctx, keys[len(keys)/2:])
 	}
 	for _, s := range w.said[keys[0]] {
-		if null != nil {
-			w.history.reject(s.by, freshet.CodeNull,
-				fmt.Sprintf("column %q: found null, wanted a value: the table's column is NOT NULL", null.Column))
-		} else {
-			w.history.reject(s.by, freshet.CodeConstraint, broken.Reason())
-		}
+		w.history.reject(s.by, code, why)
 	}
 	return nil
 }

@@ -117,11 +117,15 @@ func (p *Pipeline) checkFilled(w *walk) {
 		if !slices.ContainsFunc(w.schema.Fields(), func(s arrow.Field) bool { return strings.EqualFold(s.Name, f.Name) }) {
 			continue
 		}
-		at, ok := t.at["change_columns"]
-		if f.Name == lake.DeletedAtColumn || !ok {
-			at = t.at["deletes"]
+		what := "change_columns"
+		switch {
+		case f.Name == lake.DeletedAtColumn:
+			what = "deletes"
+		case slices.Contains(lake.ChangeColumns(), f.Name), f.Name == lake.ChangeTypeColumn:
+		default:
+			what = "mode" // of a history
 		}
-		w.r.add(at, freshet.CodeFilledColumn, "rename the source's in a select step, or have the target not fill it",
+		w.r.add(t.at[what], freshet.CodeFilledColumn, "rename the source's in a select step, or have the target not fill it",
 			"%q is among the columns, and the target is to fill it", f.Name)
 	}
 }

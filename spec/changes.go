@@ -74,7 +74,7 @@ func (d *Debezium) shape() shape {
 }
 
 // takesChanges reports whether a mode of the target looks at what a row's change is.
-func takesChanges(mode string) bool { return mode == "upsert" || mode == "mirror" }
+func takesChanges(mode string) bool { return mode == "upsert" || mode == "mirror" || mode == "scd2" }
 
 // tellsChanges reports whether records say what became of a row.
 func (k *Kafka) tellsChanges() bool { return k.Format == "debezium" || k.Changes != nil }

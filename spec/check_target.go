@@ -48,13 +48,14 @@ func (p *Pipeline) checkTarget(r *reader) {
 	checkTwice(r, "partition column", t.PartitionBy)
 	t.checkKey(r)
 	p.checkBeside(r)
+	t.checkHistory(r)
 	p.checkLog(r)
 	t.checkProperties(r)
 	p.checkQuarantine(r)
 }
 
 // keyed reports whether rows are told apart by a key.
-func (t *Delta) keyed() bool { return t.Mode == "upsert" || t.Mode == "mirror" }
+func (t *Delta) keyed() bool { return takesChanges(t.Mode) }
 
 // checkKey finds a key where there is none to be, and none where there must be one.
 func (t *Delta) checkKey(r *reader) {

@@ -3,6 +3,8 @@ package spec
 import (
 	"slices"
 	"time"
+
+	"github.com/freshet-io/freshet/lake"
 )
 
 // Pipeline is what one pipeline file says.
@@ -75,6 +77,8 @@ type Delta struct {
 	FileSize      int64
 	Cuts          Text // of the cuts table; "true", "false": whether there is one; "": where there are several tables
 	Upkeep        Upkeep
+	// Periods name the columns of a history.
+	Periods lake.PeriodOptions
 	// ChangeColumns are the change columns; "all" stands for all of them.
 	ChangeColumns []string
 	// ChangeLog is the table that gets every change; "feed": the table's own change data feed.
@@ -219,11 +223,13 @@ func (t *Delta) shape() shape {
 			{name: "path", doc: "The table's folder or URI: ./orders, /data/orders, s3://bucket/orders.",
 				is: placed(&t.Path)},
 			{name: "mode", doc: "append: every record becomes a row. upsert: one row a key, the one whose sequence is " +
-				"greatest. mirror: one row a key, as the source has it after its last change. Default: append.",
-				is: laterWord(&t.Mode, []string{"scd2", "overwrite", "merge"}, "append", "upsert", "mirror")},
-			{name: "key", doc: "The columns by which upsert and mirror tell rows apart.", is: loneOrList(&t.Key, placed)},
-			{name: "sequence_by", doc: "The columns that order the changes of a key in mode upsert; one that comes late " +
-				"changes nothing. Default: the order of the source.", is: loneOrList(&t.SequenceBy, placed)},
+				"greatest. mirror: one row a key, as the source has it after its last change. scd2: the " +
+				"history of each key, a row for each time in which it was so. Default: append.",
+				is: laterWord(&t.Mode, []string{"overwrite", "merge"}, "append", "upsert", "mirror", "scd2")},
+			{name: "key", doc: "The columns by which upsert, mirror and scd2 tell rows apart.", is: loneOrList(&t.Key, placed)},
+			{name: "sequence_by", doc: "The columns that order the changes of a key in mode upsert, where one that comes " +
+				"late changes nothing; in mode scd2, one column that says since when the row is so. Default: the order of the " +
+				"source.", is: loneOrList(&t.SequenceBy, placed)},
 			{name: "index_dir", doc: "The folder of the key index, which may be lost at any time. Default: freshet/index in " +
 				"the user's cache folder.", is: placed(&t.IndexDir)},
 			{name: "compatibility", doc: "broad: files that lose rows are rewritten, for engines that read no deletion " +
@@ -239,7 +245,7 @@ func (t *Delta) shape() shape {
 			{name: "schema_changes", later: "use source.schema.new_fields"},
 			{name: "upkeep", doc: "How the table is looked after beside the stream: small files are packed, deleted rows " +
 				"dropped, old files deleted. off: it is not. Default: on.", is: t.Upkeep.shape()},
-		}, t.logKeys(), t.deleteKeys())}
+		}, t.logKeys(), t.deleteKeys(), []key{t.historyKey()})}
 }
 
 func (c *Commit) shape() shape {

@@ -44,7 +44,7 @@ var ingestFlags = []ingestFlag{
 	{"metadata", "source.kafka.metadata", "list", "columns _topic, _partition, _offset, _timestamp, " +
 		"_timestamp_type, _key, _headers: their names without _"},
 	{"key-as", "source.kafka.key_as", "", "type of the column _key: binary or string (default binary)"},
-	{"mode", "target.delta.mode", "", "append: every record is a row; upsert and mirror: one row a key (default append)"},
+	{"mode", "target.delta.mode", "", "append: every record is a row; upsert and mirror: one row a key; scd2: its history (default append)"},
 	{"key", "target.delta.key", "list", "the columns of the key, for upsert and mirror"},
 	{"sequence-by", "target.delta.sequence_by", "list", "columns that order the changes of a key, for upsert"},
 	{"deletes", "target.delta.deletes", "", "what becomes of a row whose key is gone: hard, soft, log or ignore (default " +
