@@ -86,7 +86,7 @@ func (c *cli) create(cmd *cobra.Command, name string, o *createOptions) error {
 		return err
 	}
 	if o.dryRun {
-		st = dryStore{st}
+		st = newDryStore(st)
 	}
 	_, err = delta.Create(cmd.Context(), st, &delta.CreateOptions{Schema: schema, PartitionBy: o.partitionBy,
 		ClusterBy: o.clusterBy, Properties: properties, Name: o.name, Description: o.comment, EngineInfo: engineInfo()})

@@ -65,7 +65,7 @@ func (c *cli) openToWrite(ctx context.Context, name string, dryRun bool) (*delta
 		return nil, err
 	}
 	if dryRun {
-		st = dryStore{st}
+		st = newDryStore(st)
 	}
 	t, err := delta.Open(ctx, st, &delta.OpenOptions{EngineInfo: engineInfo(), Outside: outside})
 	return t, tableError(name, err)
