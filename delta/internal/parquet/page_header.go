@@ -55,10 +55,8 @@ func parsePageHeader(b []byte) (h pageHeader, n int, err error) {
 			h.compressed = r.int32()
 		case kind == typeI32 && id == 4:
 			h.crc, h.hasCRC = uint32(r.int32()), true
-		case kind == typeStruct && id == 5:
+		case kind == typeStruct && (id == 5 || id == 7):
 			return h.dataV1(r)
-		case kind == typeStruct && id == 7:
-			return h.dict(r)
 		case kind == typeStruct && id == 8:
 			return h.dataV2(r)
 		default:
@@ -73,6 +71,7 @@ func parsePageHeader(b []byte) (h pageHeader, n int, err error) {
 	return h, r.pos, err
 }
 
+// dataV1 reads DataPageHeader, and DictionaryPageHeader, which has its first two fields and one of another type.
 func (h *pageHeader) dataV1(r *thriftReader) error {
 	return r.fields(func(id int16, kind byte) error {
 		switch {
@@ -84,20 +83,6 @@ func (h *pageHeader) dataV1(r *thriftReader) error {
 			h.defLevels = r.int32()
 		case kind == typeI32 && id == 4:
 			h.repLevels = r.int32()
-		default:
-			return r.skip(kind)
-		}
-		return r.err
-	})
-}
-
-func (h *pageHeader) dict(r *thriftReader) error {
-	return r.fields(func(id int16, kind byte) error {
-		switch {
-		case kind == typeI32 && id == 1:
-			h.values = r.int32()
-		case kind == typeI32 && id == 2:
-			h.encoding = r.int32()
 		default:
 			return r.skip(kind)
 		}

@@ -63,30 +63,12 @@ func (r *runs) next() error {
 }
 
 // levels decodes values that fit a byte.
-func (r *runs) levels(dst []uint8) error {
-	for len(dst) > 0 {
-		if r.left == 0 {
-			if err := r.next(); err != nil {
-				return err
-			}
-		}
-		n := min(r.left, len(dst))
-		if r.packed {
-			unpack(dst[:n], r.bits, r.bit, r.width)
-			r.bit += n * r.width
-		} else {
-			v := uint8(r.value)
-			for i := range dst[:n] {
-				dst[i] = v
-			}
-		}
-		dst, r.left = dst[n:], r.left-n
-	}
-	return nil
-}
+func (r *runs) levels(dst []uint8) error { return decodeRuns(r, dst) }
 
 // indices decodes values.
-func (r *runs) indices(dst []uint32) error {
+func (r *runs) indices(dst []uint32) error { return decodeRuns(r, dst) }
+
+func decodeRuns[T uint8 | uint32](r *runs, dst []T) error {
 	for len(dst) > 0 {
 		if r.left == 0 {
 			if err := r.next(); err != nil {
@@ -98,8 +80,9 @@ func (r *runs) indices(dst []uint32) error {
 			unpack(dst[:n], r.bits, r.bit, r.width)
 			r.bit += n * r.width
 		} else {
+			v := T(r.value)
 			for i := range dst[:n] {
-				dst[i] = r.value
+				dst[i] = v
 			}
 		}
 		dst, r.left = dst[n:], r.left-n
