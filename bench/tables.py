@@ -178,7 +178,7 @@ def upserted(bench, table, source, mode, n, k):
         commits = figures.pop("commits")
         figures |= {key: value / commits for key, value in figures.items() if not key.endswith("mib")}
     size = sum(f.stat().st_size for f in index.rglob("*.run"))
-    return flat(found) | dict(process_cpu_s=whole["cpu"], process_rss_mib=whole["rss"], index_bytes_a_key=size / n)
+    return flat(found) | dict(process_cpu_s=whole["cpu"], process_rss_mib=whole["rss"], index_bytes_a_key=size / (n + k // 10 + 10 * k))
 
 
 def optimize(bench):
