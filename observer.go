@@ -17,8 +17,10 @@ type Observer struct {
 	Retry func(what string, err error)
 	// Recovered: what Retry told under this name works again, or is no longer tried.
 	Recovered func(what string)
-	// State: the pipeline's state: "starting", "running", "waiting", "stopping", "stopped", "failed".
+	// State: the pipeline's state: "starting", "running", "waiting", "paused", "stopping", "stopped", "failed".
 	State func(state string)
+	// Paused: people hold the pipeline back, or some of its tables: who, since when and why; "": nobody does.
+	Paused func(why string)
 	// Lag: what the origin has and we have not read yet; -1: the lane is no longer ours.
 	Lag func(lane Lane, records int64)
 	// Upkeep: a table was looked after beside the stream.

@@ -98,7 +98,8 @@ func (s *Source) groupOpts() []kgo.Opt {
 		kgo.AdjustFetchOffsetsFn(s.onOffsets),
 	}
 	if s.topics.Pattern != "" {
-		opts = append(opts, kgo.ConsumeRegex(), kgo.ConsumeTopics(s.topics.anchored()))
+		opts = append(opts, kgo.ConsumeRegex(), kgo.ConsumeTopics(s.topics.anchored()),
+			kgo.ConsumeExcludeTopics(s.topics.excluded()...))
 	} else {
 		opts = append(opts, kgo.ConsumeTopics(s.topics.Names...))
 	}

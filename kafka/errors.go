@@ -159,6 +159,14 @@ func gapError(table string, l freshet.Lane, next, first, end int64) error {
 		Fix: fmt.Sprintf("to go on where the log does: freshet progress set %s '%s=%d'", table, l, seq)}
 }
 
+// beginningError is for a partition that was to be read whole.
+func beginningError(table string, l freshet.Lane, first int64) error {
+	return &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: l.Position(first),
+		Msg: fmt.Sprintf("table %s is to be loaded from the beginning, and the log begins at %d: the records before it were "+
+			"removed by retention, and what only they tell would be missing from the table", table, first),
+		Fix: "if the table needs no more than what is there, say so: --from-earliest-kept"}
+}
+
 // brokenError is for records that the broker cannot give us.
 func brokenError(table string, l freshet.Lane, next int64, err error) error {
 	return &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: l.Position(next),

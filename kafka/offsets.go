@@ -95,7 +95,9 @@ func (s *Source) matching(ctx context.Context) (map[string]topic, error) {
 	if err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(all, func(name string, _ topic) bool { return !pattern.MatchString(name) })
+	maps.DeleteFunc(all, func(name string, _ topic) bool {
+		return !pattern.MatchString(name) || slices.Contains(s.topics.Except, name)
+	})
 	return all, nil
 }
 

@@ -20,6 +20,8 @@ import (
 type Topics struct {
 	Names   []string
 	Pattern string // a regular expression (RE2)
+	// Except are names of topics that match and are not read.
+	Except []string
 }
 
 // Start is where partitions begin that the table does not know. The zero value is the beginning of each.
@@ -54,8 +56,26 @@ type Columns struct {
 	KeyAsText     bool   // keys that are not UTF-8 are then rejected
 }
 
+// Matches reports whether the pattern matches the topic's whole name.
+func (t Topics) Matches(topic string) bool {
+	pattern, err := t.regexp()
+	return err == nil && pattern.MatchString(topic)
+}
+
+// excluded are expressions that match the topics of Except alone.
+func (t Topics) excluded() []string {
+	out := make([]string, len(t.Except))
+	for i, name := range t.Except {
+		out[i] = "^" + regexp.QuoteMeta(name) + "$"
+	}
+	return out
+}
+
 // Options are the settings of a Source. The zero value of each field means its default.
 type Options struct {
+	// Whole refuses to start a partition whose log no longer has its beginning, or that of Start: a gap.
+	Whole bool
+
 	Group      string // consumer group; required unless Partitions are given
 	InstanceID string // static member id, unique within the group. Default: none, a dynamic member
 	// ServerSideBalancer has the broker assign partitions (KIP-848; Kafka 4.0 and later). Default: the classic

@@ -353,6 +353,9 @@ func (s *Source) startsOf(ctx context.Context, t *table, parts []partition, at t
 		case isTimed, s.o.Start.Latest:
 			first = log[p].end
 		}
+		if s.o.Whole && !ok && first > 0 && first == log[p].first {
+			return beginningError(t.name, l, first)
+		}
 		starts[l] = first - 1
 	}
 	return nil

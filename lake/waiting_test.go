@@ -28,16 +28,21 @@ type said struct {
 	changes []itemChange
 }
 
-// tell commits what is said from where the table stands, one commit a batch, in a process of its own.
-func tell(ctx context.Context, target *lake.Target, all []said) (err error) {
+// tell is tellTable of the table t.
+func tell(ctx context.Context, target *lake.Target, all []said) error {
+	return tellTable(ctx, target, "t", all)
+}
+
+// tellTable commits what is said from where the table stands, one commit a batch, in a process of its own.
+func tellTable(ctx context.Context, target *lake.Target, table string, all []said) (err error) {
 	defer func() { err = errors.Join(err, target.Close(context.WithoutCancel(ctx))) }()
 	if err := target.Open(ctx); err != nil {
 		return err
 	}
-	if err := target.Ensure(ctx, "t", itemSchema); err != nil {
+	if err := target.Ensure(ctx, table, itemSchema); err != nil {
 		return err
 	}
-	at, err := target.Start(ctx, "t", freshet.Progress{keyedLane: -1, otherLane: -1})
+	at, err := target.Start(ctx, table, freshet.Progress{keyedLane: -1, otherLane: -1})
 	if err != nil {
 		return err
 	}
@@ -48,7 +53,7 @@ func tell(ctx context.Context, target *lake.Target, all []said) (err error) {
 		if at[s.lane] > after {
 			continue
 		}
-		if _, err := target.Write(ctx, itemBatch("t", s.lane, after, s.changes)); err != nil {
+		if _, err := target.Write(ctx, itemBatch(table, s.lane, after, s.changes)); err != nil {
 			return err
 		}
 		commits, err := target.Seal(ctx)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,8 @@ type BuildOptions struct {
 	Observer func(p *Pipeline) freshet.Observer
 	// Logger takes what a person should see. Default: nothing is logged.
 	Logger *slog.Logger
+	// ControlEvery is how often a supervised pipeline looks whether it is paused. Default 5 s.
+	ControlEvery time.Duration
 }
 
 // Builder makes pipelines that can run. It owns the brokers that they embed.
@@ -51,6 +54,9 @@ func NewBuilder(opts *BuildOptions) *Builder {
 	if b.opts.Logger == nil {
 		b.opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	if b.opts.ControlEvery <= 0 {
+		b.opts.ControlEvery = 5 * time.Second
+	}
 	return b
 }
 
@@ -67,15 +73,28 @@ func (b *Builder) Close() {
 // Build makes the pipeline that a file, found good, describes. Nothing is connected before it runs, but for
 // embedded brokers. Errors: *freshet.Error.
 func (b *Builder) Build(ctx context.Context, p *Pipeline) (*freshet.Pipeline, error) {
-	var obs freshet.Observer
-	if b.opts.Observer != nil {
-		obs = b.opts.Observer(p)
+	return b.build(ctx, p, b.observer(p), reading{})
+}
+
+func (b *Builder) observer(p *Pipeline) freshet.Observer {
+	if b.opts.Observer == nil {
+		return freshet.Observer{}
 	}
+	return b.opts.Observer(p)
+}
+
+// reading is how a pipeline reads other than its file says.
+type reading struct {
+	except []string // topics that are not read
+	whole  bool     // from the beginning of each topic, which must be there still
+}
+
+func (b *Builder) build(ctx context.Context, p *Pipeline, obs freshet.Observer, how reading) (*freshet.Pipeline, error) {
 	steps, err := p.steps()
 	if err != nil {
 		return nil, err
 	}
-	source, err := b.kafkaSource(p, obs)
+	source, err := b.kafkaSource(p, obs, how)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +295,7 @@ func (p *Pipeline) format() (freshet.Format, error) {
 	return format.NewJSON(opts)
 }
 
-func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer) (freshet.Source, error) {
+func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer, how reading) (freshet.Source, error) {
 	k := p.Source.Kafka
 	client, err := b.client(p)
 	if err != nil {
@@ -288,10 +307,13 @@ func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer) (freshet.Source
 	}
 	var topics kafka.Topics
 	for _, t := range k.Topics {
-		topics.Names = append(topics.Names, t.Value)
+		if !slices.Contains(how.except, t.Value) {
+			topics.Names = append(topics.Names, t.Value)
+		}
 	}
-	topics.Pattern = k.Pattern.Value
+	topics.Pattern, topics.Except = k.Pattern.Value, how.except
 	opts := &kafka.Options{
+		Whole: how.whole,
 		Group: k.Group, InstanceID: k.InstanceID, ServerSideBalancer: k.Rebalance == "kip848",
 		SessionTimeout: k.SessionTimeout, ForgetGroup: k.ForgetGroup,
 		Start:           kafka.Start{Latest: k.Start.At == "latest", Time: k.Start.Time, Offsets: k.Start.Offsets},

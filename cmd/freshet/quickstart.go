@@ -93,7 +93,7 @@ kept records. Starting the quickstart again sends more orders to the same topic 
 	f.IntVar(&q.rate, "rate", 0, "orders a second (default: as fast as it goes with --rows, else 10000)")
 	f.StringVar(&q.flags.http, "http", "", "serve /metrics, /livez and /readyz on this address")
 	f.StringVar(&q.flags.progress, "progress", "auto", "auto, bar, plain, json or off")
-	q.flags.shutdownTimeout = 30 * time.Second
+	q.flags.shutdownTimeout, q.flags.controlEvery = 30*time.Second, 5*time.Second
 	return cmd
 }
 

@@ -23,6 +23,7 @@ type runFlags struct {
 	http            string
 	shutdownTimeout time.Duration
 	progress        string
+	controlEvery    time.Duration
 }
 
 func (f *runFlags) add(cmd *cobra.Command) {
@@ -33,13 +34,15 @@ func (f *runFlags) add(cmd *cobra.Command) {
 		"127.0.0.1:7070 (default: no port)")
 	fs.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 30*time.Second,
 		"how long SIGTERM waits for what was read to be committed")
+	fs.DurationVar(&f.controlEvery, "control-every", 5*time.Second,
+		"how often to look whether the pipeline was paused or resumed")
 	fs.StringVar(&f.progress, "progress", "auto", "auto, bar, plain, json or off; auto: bar on a terminal, "+
 		"else a line every ten seconds")
 }
 
 func (f *runFlags) check() error {
 	return errors.Join(oneOf("--progress", f.progress, "auto", "bar", "plain", "json", "off"),
-		atLeast("--shutdown-timeout", f.shutdownTimeout))
+		atLeast("--shutdown-timeout", f.shutdownTimeout), atLeast("--control-every", f.controlEvery))
 }
 
 func atLeast(flag string, d time.Duration) error {
@@ -72,7 +75,7 @@ func (c *cli) newRunner(f runFlags) *runner {
 	}
 	r.builder = spec.NewBuilder(&spec.BuildOptions{
 		Bounded: f.untilCaughtUp, ShutdownTimeout: f.shutdownTimeout, EngineInfo: "Freshet/" + buildVersion,
-		Logger: logging.logger(),
+		Logger: logging.logger(), ControlEvery: f.controlEvery,
 		Observer: func(p *spec.Pipeline) freshet.Observer {
 			return r.observe(r.metrics.Observer(p.Namespace, p.Name.Value, "kafka"))
 		},
@@ -97,9 +100,9 @@ func (r *runner) observe(o freshet.Observer) freshet.Observer {
 // run runs the pipelines until they end, one fails, or ctx ends. When one fails the others are told to stop,
 // and commit what they have read.
 func (r *runner) run(ctx context.Context, pipelines []*spec.Pipeline) error {
-	var built []*freshet.Pipeline
+	var built []*spec.Supervised
 	for _, p := range pipelines {
-		pipe, err := r.builder.Build(ctx, p)
+		pipe, err := r.builder.Supervise(ctx, p)
 		if err != nil {
 			return err
 		}

@@ -119,6 +119,9 @@ func progressLine(t metrics.Totals, rate float64) string {
 	if t.Commits > 0 {
 		parts = append(parts, fmt.Sprintf("v%d", t.LastVersion))
 	}
+	if t.Paused != "" {
+		parts = append(parts, t.Paused)
+	}
 	if t.Trouble != "" {
 		parts = append(parts, "trying again: "+t.Trouble)
 	}
@@ -132,7 +135,7 @@ func jsonLine(t metrics.Totals, m *meter) string {
 		{name: "bytes_read", value: t.Bytes},
 		{name: "rows", value: t.Rows}, {name: "rejects", value: t.Rejects}, {name: "commits", value: t.Commits},
 		{name: "rows_per_second", value: int64(m.rate(t))}, {name: "backlog_records", value: t.Backlog},
-		{name: "trouble", value: t.Trouble},
+		{name: "trouble", value: t.Trouble}, {name: "paused", value: t.Paused},
 	}
 	line, err := r.json()
 	if err != nil { // it holds nothing that cannot be written

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +20,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/store"
 )
 
 func TestMain(m *testing.M) {
@@ -33,6 +38,8 @@ func TestMain(m *testing.M) {
 //	                          send each line of a file as a record
 //	port                      find a free port; $ADDR is an address with it
 //	ready                     wait until $ADDR/readyz says that all pipelines run
+//	readyz TEXT               wait until $ADDR/readyz says what matches
+//	rows FOLDER N             wait until the table has N rows
 //	metric TEXT               fail unless $ADDR/metrics has the text
 //
 // $HISTORIES is the folder of tables that Spark wrote, of delta/testdata/changes.
@@ -50,7 +57,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"broker": startBroker, "topic": makeTopic, "produce": produce, "port": findPort, "ready": waitReady,
-			"metric": metricIsThere,
+			"metric": metricIsThere, "readyz": waitReadyz, "rows": waitRows,
 		},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 	})
@@ -118,17 +125,50 @@ func get(ts *testscript.TestScript, path string) (int, string) {
 }
 
 func waitReady(ts *testscript.TestScript, _ bool, _ []string) {
+	waitFor(ts, func() (bool, string) {
+		code, body := get(ts, "/readyz")
+		return code == http.StatusOK, fmt.Sprint(code, " ", body)
+	})
+}
+
+func waitReadyz(ts *testscript.TestScript, _ bool, args []string) {
+	waitFor(ts, func() (bool, string) {
+		_, body := get(ts, "/readyz")
+		return regexp.MustCompile(args[0]).MatchString(body), body
+	})
+}
+
+func waitRows(ts *testscript.TestScript, _ bool, args []string) {
+	st, err := store.NewDisk(ts.MkAbs(args[0]))
+	ts.Check(err)
+	waitFor(ts, func() (bool, string) {
+		n := int64(0)
+		d, err := delta.Open(context.Background(), st, nil)
+		ts.Check(err)
+		snap, err := d.Snapshot(context.Background())
+		ts.Check(err)
+		for rec, err := range snap.Scan(context.Background(), nil) {
+			ts.Check(err)
+			n += rec.NumRows()
+			rec.Release()
+		}
+		return fmt.Sprint(n) == args[1], fmt.Sprint(n, " rows")
+	})
+}
+
+// waitFor waits until it is so.
+func waitFor(ts *testscript.TestScript, so func() (bool, string)) {
 	ticker, limit := time.NewTicker(10*time.Millisecond), time.After(30*time.Second)
 	defer ticker.Stop()
 	for {
-		code, body := get(ts, "/readyz")
-		if code == http.StatusOK {
+		is, found := so()
+		if is {
 			return
 		}
 		select {
 		case <-ticker.C:
 		case <-limit:
-			ts.Fatalf("not ready: %d %s", code, body)
+			ts.Fatalf("found %s", found)
 		}
 	}
 }

@@ -29,6 +29,9 @@ func (m *Metrics) Ready() (ready bool, reasons []string) {
 	ready = true
 	for _, t := range m.Totals() {
 		line := fmt.Sprintf("%s.%s: %s", t.Namespace, t.Pipeline, t.State)
+		if t.Paused != "" {
+			line += ", " + t.Paused
+		}
 		switch {
 		case t.State == "starting" || t.State == "failed":
 			ready = false

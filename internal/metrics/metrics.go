@@ -23,7 +23,7 @@ import (
 )
 
 // States are the states of a pipeline.
-var states = []string{"starting", "running", "waiting", "stopping", "stopped", "failed"}
+var states = []string{"starting", "running", "waiting", "paused", "stopping", "stopped", "failed"}
 
 const maxTables = 200
 
@@ -49,6 +49,7 @@ type pipeline struct {
 
 	mu      sync.Mutex
 	state   string
+	paused  string
 	trouble map[string]time.Time // what is being tried again, and when it last was
 	backlog map[freshet.Lane]int64
 	tables  map[string]time.Time // the newest committed origin time
@@ -61,6 +62,7 @@ type Totals struct {
 	Namespace, Pipeline string
 	State               string
 	Trouble             string // what is being tried again; "" when nothing is
+	Paused              string // what people hold back, who, since when and why; "" when they do not
 	Records, Bytes      int64  // read
 	Rows, Rejects       int64  // committed
 	StoredBytes, Files  int64
@@ -210,7 +212,7 @@ func (m *Metrics) Totals() []Totals {
 		p.mu.Lock()
 		t := p.totals
 		t.Namespace, t.Pipeline, t.State, t.Newest = p.namespace, p.name, p.state, p.newest
-		t.Trouble = p.outstanding(now)
+		t.Trouble, t.Paused = p.outstanding(now), p.paused
 		t.Backlog = p.behind()
 		p.mu.Unlock()
 		all = append(all, t)

@@ -49,6 +49,11 @@ func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer 
 			p.state = state
 			p.mu.Unlock()
 		},
+		Paused: func(why string) {
+			p.mu.Lock()
+			p.paused = why
+			p.mu.Unlock()
+		},
 		Lag: func(lane freshet.Lane, n int64) {
 			p.mu.Lock()
 			defer p.mu.Unlock()

@@ -1,0 +1,208 @@
+package spec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/lake"
+	"github.com/freshet-io/freshet/store"
+)
+
+// ResyncOptions tune Builder.Resync. The zero value of each field means its default.
+type ResyncOptions struct {
+	By  string // who wants it
+	Why string // noted in the table's history
+	// FromKept takes topics that no longer have their beginning from where they begin now. Default: that is an error.
+	FromKept bool
+}
+
+// Resynced tells of a table that was loaded again.
+type Resynced struct {
+	Table   string
+	Version int64 // of the table
+	Rounds  int   // how often the copy had to catch up
+}
+
+// maxRounds is how often a copy may catch up with a table that goes on.
+const maxRounds = 20
+
+// Resync loads a table of the pipeline again from the beginning of its topics, while readers have it as it is: a copy grows
+// in a folder of its own, and takes its place in one commit. Processes that run the pipeline hold the table back meanwhile.
+// Killed and begun again it goes on where it was. Errors: *freshet.Error; CodeGap for a topic that no longer has its
+// beginning.
+func (b *Builder) Resync(ctx context.Context, p *Pipeline, table string, o *ResyncOptions) (*Resynced, error) {
+	topic, name, err := p.TopicOfTable(table)
+	if err != nil {
+		return nil, err
+	}
+	main, err := p.Project.OpenTable(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	control, err := p.OpenControl(ctx)
+	if err != nil {
+		return nil, err
+	}
+	said, err := lake.ChangeControl(ctx, control, p.App, func(c *lake.Control) error {
+		t := c.Tables[name]
+		if t.Resync == nil {
+			plan := lake.ResyncPlan{By: o.By, Since: time.Now().UTC().Truncate(time.Second), Why: o.Why}
+			if t.Resync, err = lake.NewResyncPlan(ctx, main, p.App, plan); err != nil {
+				return err
+			}
+		}
+		c.Tables[name] = t
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	r, copied, err := p.resync(ctx, topic, name, *said.Tables[name].Resync)
+	if err != nil {
+		return nil, err
+	}
+	done, err := b.load(ctx, p, copied, r, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Settle(ctx); err != nil {
+		return nil, err
+	}
+	return done, p.endResync(ctx, r)
+}
+
+// CancelResync gives up loading a table again: what was read for it is deleted, unless it is the table's already.
+func (b *Builder) CancelResync(ctx context.Context, p *Pipeline, table string) error {
+	topic, name, err := p.TopicOfTable(table)
+	if err != nil {
+		return err
+	}
+	control, err := p.OpenControl(ctx)
+	if err != nil {
+		return err
+	}
+	said, err := lake.ReadControl(ctx, control, p.App, nil)
+	if err != nil {
+		return err
+	}
+	plan := said.Tables[name].Resync
+	if plan == nil {
+		return &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Place: name,
+			Msg: "the table is not being loaded again"}
+	}
+	r, _, err := p.resync(ctx, topic, name, *plan)
+	if err != nil {
+		return err
+	}
+	swapped, err := r.Swapped(ctx)
+	if err == nil && swapped {
+		err = r.Settle(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return p.endResync(ctx, r)
+}
+
+// endResync deletes what is left of the copy, and lets the table go on.
+func (p *Pipeline) endResync(ctx context.Context, r *lake.Resync) error {
+	if err := r.Drop(ctx, p.Project.Path(p.Target.Delta.IndexDir.Value)); err != nil {
+		return err
+	}
+	control, err := p.OpenControl(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = lake.ChangeControl(ctx, control, p.App, func(c *lake.Control) error {
+		t := c.Tables[r.Name]
+		t.Resync = nil
+		c.Tables[r.Name] = t
+		return nil
+	})
+	return err
+}
+
+// resync is what loads a table again, and the pipeline that writes the copy.
+func (p *Pipeline) resync(ctx context.Context, topic, name string, plan lake.ResyncPlan) (*lake.Resync, *Pipeline, error) {
+	base, err := p.Project.TableURL(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	url := strings.TrimRight(base, "/") + "/" + plan.Folder
+	copied, k, t := *p, *p.Source.Kafka, *p.Target.Delta
+	k.Group, k.InstanceID, k.ForgetGroup = p.App+"-"+plan.Folder, "", true
+	if k.Start.At == "latest" {
+		k.Start.At = ""
+	}
+	if topic != "" {
+		k.Topics, k.Pattern = []Text{{Value: topic}}, Text{}
+	}
+	t.Table, t.Path, t.ChangeLog, t.Cuts = Text{}, Text{Value: url}, Text{}, Text{Value: "false"}
+	copied.Source.Kafka, copied.Target.Delta, copied.Quarantine.Table = &k, &t, Text{}
+	copied.Trigger, copied.Days = "once", Days{}
+	r := &lake.Resync{App: p.App, Plan: plan, Name: name, CopyName: url}
+	for table, into := range map[string]*store.Store{name: &r.Main, url: &r.Copy, p.quarantineOf(name): &r.Quarantine,
+		lake.QuarantineName(url): &r.CopyQuarantine} {
+		if *into, err = p.Project.OpenTable(ctx, table); err != nil {
+			return nil, nil, err
+		}
+	}
+	return r, &copied, nil
+}
+
+// load has the copy catch up and swaps it in.
+func (b *Builder) load(ctx context.Context, p, copied *Pipeline, r *lake.Resync, o *ResyncOptions) (*Resynced, error) {
+	if err := r.Prepare(ctx); err != nil {
+		return nil, err
+	}
+	obs := b.observer(p)
+	done := &Resynced{Table: r.Name}
+	swapped, err := r.Swapped(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for !swapped && done.Rounds < 2 || err != nil && errors.Is(err, lake.ErrBehind) {
+		if done.Rounds++; done.Rounds > maxRounds {
+			return nil, &freshet.Error{Code: freshet.CodeConflict, Class: freshet.ClassFailure, Place: r.Name, Err: err,
+				Msg: fmt.Sprintf("the copy did not catch up in %d rounds", maxRounds),
+				Fix: "stop what still writes to the table as app " + p.App + ", and run this again: it goes on where it was"}
+		}
+		pipe, e := b.build(ctx, copied, obs, reading{whole: !o.FromKept})
+		if e != nil {
+			return nil, e
+		}
+		pipe.Target = b.copyTarget(ctx, p, copied, r.Name, obs)
+		if err := pipe.Run(ctx); err != nil {
+			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if done.Rounds < 2 {
+			continue // what came while it was read, most of it, is read before the swap
+		}
+		done.Version, err = r.Swap(ctx)
+	}
+	if swapped {
+		done.Version, err = r.Swap(ctx)
+	}
+	return done, err
+}
+
+// copyTarget is the target of the copy of a table. Tombstones are facts about the source: the copy knows those of the table,
+// and adds to them.
+func (b *Builder) copyTarget(ctx context.Context, p, copied *Pipeline, name string, obs freshet.Observer) freshet.Target {
+	opts := b.targetOptions(copied, obs)
+	tombstones := opts.Key.Tombstones.Table
+	if tombstones == nil {
+		tombstones = lake.TombstonesName
+	}
+	opts.Key.Tombstones.Table = func(string) string { return tombstones(name) }
+	opts.ManyOrigins, opts.Upkeep, opts.PartitionBy = p.manyOrigins(), nil, nil
+	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
+	return lake.NewTarget(open, p.App, opts)
+}

@@ -1,0 +1,253 @@
+package spec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/kafka"
+	"github.com/freshet-io/freshet/lake"
+	"github.com/freshet-io/freshet/store"
+)
+
+// Supervised is a pipeline that runs as far as people let it: it looks at what they say (lake.Control) when it starts and
+// every few seconds. When they say something else it commits what it has read, ends, and goes on as they say.
+type Supervised struct {
+	b       *Builder
+	p       *Pipeline
+	obs     freshet.Observer
+	control store.Store
+
+	mu   sync.Mutex
+	said *lake.Control
+}
+
+// Supervise returns the pipeline that a file, found good, describes, to be run. Errors: as Build.
+func (b *Builder) Supervise(ctx context.Context, p *Pipeline) (*Supervised, error) {
+	s := &Supervised{b: b, p: p, obs: b.observer(p)}
+	if _, err := b.build(ctx, p, s.obs, reading{}); err != nil {
+		return nil, err
+	}
+	var err error
+	s.control, err = p.OpenControl(ctx)
+	return s, err
+}
+
+// ControlTable is the table below which it lies what people say of the pipeline: its table. Of one with {topic} in it,
+// "_pipeline" stands in that place, which is no table.
+func (p *Pipeline) ControlTable() string {
+	return strings.ReplaceAll(p.TargetTable(), "{topic}", "_pipeline")
+}
+
+// OpenControl opens the store in which it lies what people say of the pipeline.
+func (p *Pipeline) OpenControl(ctx context.Context) (store.Store, error) {
+	return p.Project.OpenTable(ctx, p.ControlTable())
+}
+
+// TopicOfTable is the topic whose records go to a table of the pipeline, "" where all go to the only one, and the name under
+// which the pipeline knows the table. Errors: *freshet.Error for a table that is none of its.
+func (p *Pipeline) TopicOfTable(table string) (topic, name string, err error) {
+	const mark = "FRESHETTOPIC"
+	target := p.TargetTable()
+	wanted, err := p.Project.TableURL(table)
+	if err != nil {
+		return "", "", err
+	}
+	pattern, err := p.Project.TableURL(strings.ReplaceAll(target, "{topic}", mark))
+	if err != nil {
+		return "", "", err
+	}
+	before, after, several := strings.Cut(pattern, mark)
+	if !several && wanted == pattern {
+		return "", target, nil
+	}
+	topic, starts := strings.CutPrefix(wanted, before)
+	topic, ends := strings.CutSuffix(topic, after)
+	if several && starts && ends && topic != "" && p.reads(topic) {
+		return topic, kafka.RouteTo(target)(topic), nil
+	}
+	return "", "", &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Place: p.FullName(),
+		Msg: fmt.Sprintf("the pipeline writes to %s, and its records to no table %s of their own", target, table),
+		Fix: "name a table that takes a topic of its own; what one partition feeds goes on, or waits, together"}
+}
+
+// reads reports whether the pipeline reads the topic.
+func (p *Pipeline) reads(topic string) bool {
+	k := p.Source.Kafka
+	for _, t := range k.Topics {
+		if t.Value == topic {
+			return true
+		}
+	}
+	return k.Pattern.Value != "" && kafka.Topics{Pattern: k.Pattern.Value}.Matches(topic)
+}
+
+// held is what of a pipeline people hold back.
+type held struct {
+	all    string   // why nothing runs; "": something does
+	topics []string // that are not read
+	why    string   // for people, of tables
+}
+
+func (h held) same(other held) bool {
+	return h.all == other.all && slices.Equal(h.topics, other.topics) && h.why == other.why
+}
+
+// held is what the control says of this pipeline.
+func (p *Pipeline) held(c *lake.Control) held {
+	var h held
+	if c.Paused != nil {
+		h.all = "paused " + c.Paused.String()
+	}
+	var whys []string
+	for table, t := range c.Tables {
+		why := ""
+		switch {
+		case t.Paused != nil:
+			why = "paused " + t.Paused.String()
+		case t.Resync != nil:
+			why = fmt.Sprintf("being loaded again by %s since %s", t.Resync.By, t.Resync.Since.UTC().Format(time.RFC3339))
+		default:
+			continue
+		}
+		topic, name, err := p.TopicOfTable(table)
+		switch {
+		case err != nil: // the file says something else by now
+		case topic == "" && h.all == "":
+			h.all = why
+		case topic != "":
+			h.topics = append(h.topics, topic)
+			whys = append(whys, name+" "+why)
+		}
+	}
+	sort.Strings(h.topics)
+	sort.Strings(whys)
+	h.why = strings.Join(whys, "; ")
+	if names := p.Source.Kafka.Topics; h.all == "" && len(names) > 0 && len(h.topics) >= len(names) {
+		h.all = h.why
+	}
+	return h
+}
+
+// bounded reports whether a run ends by itself.
+func (s *Supervised) bounded() bool { return s.b.opts.Bounded || s.p.Trigger == "once" }
+
+// Run runs the pipeline as freshet.Pipeline does, but while it is held back. A run that would end by itself ends when all
+// of it is.
+func (s *Supervised) Run(ctx context.Context) error {
+	if err := s.look(ctx); err != nil {
+		return err
+	}
+	for {
+		h := s.now()
+		s.tell(h)
+		if h.all != "" {
+			if s.bounded() || !s.wait(ctx, h) {
+				s.state("stopped")
+				return nil
+			}
+			continue
+		}
+		again, err := s.run(ctx, h)
+		if err != nil || !again {
+			return err
+		}
+	}
+}
+
+func (s *Supervised) state(state string) {
+	if s.obs.State != nil {
+		s.obs.State(state)
+	}
+}
+
+// tell says what is held back.
+func (s *Supervised) tell(h held) {
+	why := h.all
+	if why == "" {
+		why = h.why
+	}
+	if s.obs.Paused != nil {
+		s.obs.Paused(why)
+	}
+	if h.all != "" {
+		s.state("paused")
+	}
+	if why != "" {
+		s.b.opts.Logger.Info("held back", "pipeline", s.p.FullName(), "why", why)
+	}
+}
+
+// now is what is held back as far as is known.
+func (s *Supervised) now() held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.p.held(s.said)
+}
+
+// look reads what people say. An outage of the store is not waited out: the last that was said holds.
+func (s *Supervised) look(ctx context.Context) error {
+	s.mu.Lock()
+	before := s.said
+	s.mu.Unlock()
+	said, err := lake.ReadControl(ctx, s.control, s.p.App, before)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil || before != nil || store.Retryable(err):
+		s.b.opts.Logger.Warn("cannot tell whether it is paused", "pipeline", s.p.FullName(), "error", err)
+		if said = before; said == nil {
+			said = &lake.Control{}
+		}
+	default:
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = said
+	return nil
+}
+
+// wait waits until something else is held back than h. It reports false when ctx ends.
+func (s *Supervised) wait(ctx context.Context, h held) bool {
+	ticker := time.NewTicker(s.b.opts.ControlEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+		if err := s.look(ctx); err == nil && !s.now().same(h) {
+			return true
+		}
+	}
+}
+
+// errHeld is why a run was ended that is to go on in another way.
+var errHeld = errors.New("people say otherwise")
+
+// run runs the pipeline until it ends, or until something else is held back than h, of which it reports true.
+func (s *Supervised) run(ctx context.Context, h held) (again bool, err error) {
+	pipe, err := s.b.build(ctx, s.p, s.obs, reading{except: h.topics})
+	if err != nil {
+		return false, err
+	}
+	running, stop := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if s.wait(running, h) {
+			stop(errHeld)
+		}
+	})
+	err = pipe.Run(running)
+	again = errors.Is(context.Cause(running), errHeld)
+	stop(nil)
+	watching.Wait()
+	return again, err
+}
