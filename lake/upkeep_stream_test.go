@@ -37,7 +37,7 @@ type keyedStream struct {
 func newKeyedStream(t *testing.T, open lake.Opener, seed uint64, opts lake.TargetOptions) (*keyedStream, error) {
 	opts.Key.Columns, opts.Key.IndexDir = []string{"id"}, t.TempDir()
 	k := &keyedStream{t: t, r: rand.New(rand.NewPCG(seed, 3)), target: lake.NewTarget(open, app, &opts), last: -1,
-		model: keyedModel{items: map[int64]item{}, waiting: map[int64]int{}, ended: map[int64]int64{}}}
+		model: keyedModel{items: map[int64]item{}, waiting: map[int64][]itemChange{}, ended: map[int64]int64{}}}
 	if err := k.target.Open(t.Context()); err != nil {
 		return k, err
 	}
