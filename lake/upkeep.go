@@ -21,7 +21,7 @@ type UpkeepOptions struct {
 	// MemoryBytes bounds what a file that is rewritten holds in memory until it is full. Default 64 MiB.
 	MemoryBytes int64
 	// Deleted is the share of deleted rows in a partition above which the files that have most of them are written
-	// without. Default 0.1.
+	// without. Default 0.05.
 	Deleted float64
 	// SmallFiles is how many small files of about one size a partition may have to which rows come. Default 64; 16 in a
 	// table with a key, as each commit of it may touch them all.
@@ -70,7 +70,7 @@ func (o *UpkeepOptions) withDefaults(keyed bool) UpkeepOptions {
 	}
 	r.Share = cmp.Or(r.Share, 0.1)
 	r.MemoryBytes = cmp.Or(max(r.MemoryBytes, 0), 64<<20)
-	r.Deleted = cmp.Or(r.Deleted, 0.1)
+	r.Deleted = cmp.Or(r.Deleted, 0.05)
 	r.SmallFiles = cmp.Or(r.SmallFiles, few)
 	r.ClosedAfter = cmp.Or(max(r.ClosedAfter, 0), time.Hour)
 	if r.Done == nil {

@@ -86,14 +86,14 @@ func TestPlan_ClosedPartitionThatCannotHaveFewerFiles_IsLeftAlone(t *testing.T) 
 
 func TestPlan_DeletedRows_MostWornFilesAreFolded(t *testing.T) {
 	p := plannerAt(time.Minute)
-	d := &partition{newest: time.Unix(0, 0), rows: 1000, deleted: 100, candidates: files(900, 900, 900)}
-	for i, share := range []float64{0.01, 0.3, 0.08} {
+	d := &partition{newest: time.Unix(0, 0), rows: 1000, deleted: 50, candidates: files(900, 900, 900)}
+	for i, share := range []float64{0.01, 0.3, 0.04} {
 		d.candidates[i].deleted, d.candidates[i].live = share, 300
 	}
 	if got := p.needs(d); len(got) != 0 {
-		t.Errorf("a tenth deleted: got %+v, want nothing", got)
+		t.Errorf("a twentieth deleted: got %+v, want nothing", got)
 	}
-	d.deleted = 101
+	d.deleted = 51
 	wantNeed(t, p.needs(d), Fold, "1", "2")
 }
 

@@ -26,7 +26,7 @@ func (u *Upkeep) shape() shape {
 				is: percentage(&u.CPU)},
 			{name: "memory", doc: "What a file that is rewritten may hold in memory. Default: 64MiB.", is: size(&u.Memory)},
 			{name: "deleted", doc: "The share of deleted rows in a partition above which files are written without them. " +
-				"Default: 10%.", is: percentage(&u.Deleted)},
+				"Default: 5%.", is: percentage(&u.Deleted)},
 			{name: "small_files", doc: "How many small files of about one size a partition may have to which rows come. " +
 				"Default: 64; 16 in modes upsert and mirror.", is: whole(&u.SmallFiles, 2)},
 			{name: "closed_after", doc: "How long after its last rows a partition counts as closed, so that it is packed into " +
