@@ -3,6 +3,7 @@ package lake
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/internal/keyindex"
@@ -21,6 +22,7 @@ func (f *fileCache) put(add delta.Add) {
 	if f.adds == nil {
 		f.adds = map[string]delta.Add{}
 	}
+	add.Path, add.Stats = strings.Clone(add.Path), strings.Clone(add.Stats) // which may be pieces of a large text
 	f.adds[add.Path] = add
 	for path := range f.adds {
 		if len(f.adds) <= fileCacheMax {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -146,6 +147,7 @@ func (c *Change) fileID(path string) (FileID, error) {
 		return 0, errors.New("the key index has no ids left for files; rebuild it")
 	}
 	c.next++
+	path = strings.Clone(path) // which may be a piece of a large text
 	c.fresh[path] = id
 	c.added = append(c.added, file{id, path})
 	return id, nil
