@@ -293,6 +293,20 @@ func TestSource_RetentionPassedWhileStopped_NamesTheGap(t *testing.T) {
 	}
 }
 
+func TestSource_WantedWholeAndBeginningGone_NamesTheGap(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.fill("orders", 1, 10)
+	if err := b.DeleteRecords("orders", 0, 4); err != nil {
+		t.Fatal(err)
+	}
+	err := wantCode(t, b.catchUp(k, "orders", func(o *kafka.Options) { o.Whole = true }), freshet.CodeGap)
+	if err.Place != "orders[0]@4" || !strings.Contains(err.Fix, "--from-earliest-kept") {
+		t.Fatalf("got %v; %s", err, err.Fix)
+	}
+	b.mustCatchUp(k, "orders", nil)
+}
+
 func TestSource_RetentionPassedWhileRunning_NamesTheGap(t *testing.T) {
 	b, k := newBroker(t), newSink()
 	b.topic("orders", 1)

@@ -66,6 +66,11 @@ func (b *Builder) Resync(ctx context.Context, p *Pipeline, table string, o *Resy
 		return nil, err
 	}
 	done, err := b.load(ctx, p, copied, r, o)
+	var gap *freshet.Error
+	if errors.As(err, &gap) && gap.Code == freshet.CodeGap {
+		// A copy with a hole can never take the table's place: the table goes on as it is.
+		return nil, errors.Join(err, p.endResync(ctx, r))
+	}
 	if err != nil {
 		return nil, err
 	}
