@@ -92,7 +92,7 @@ func (a *alteration) rewrite(choose func(*Add) (bool, error)) error {
 		return cmp.Or(strings.Compare(partitionKey(x.PartitionValues), partitionKey(y.PartitionValues)),
 			strings.Compare(x.Path, y.Path))
 	})
-	size, err := targetFileSize(a.snap.Property("delta.targetFileSize"))
+	size, err := a.snap.TargetFileBytes()
 	if err != nil {
 		return err
 	}

@@ -72,4 +72,6 @@ func (a *Add) PhysicalRows() (rows int64, known bool) { return recordCount(a.Sta
 
 // TargetFileBytes is the size that files of the table are made for: delta.targetFileSize, else 256 MiB. Errors: a property
 // that is no size.
-func (s *Snapshot) TargetFileBytes() (int64, error) { return targetFileSize(s.Property("delta.targetFileSize")) }
+func (s *Snapshot) TargetFileBytes() (int64, error) {
+	return targetFileSize(s.Property("delta.targetFileSize"))
+}
