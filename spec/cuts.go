@@ -114,6 +114,9 @@ func (p *Pipeline) plan() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %q %q %q %q %q %d", p.TargetTable(), t.Mode, texts(t.Key), texts(t.SequenceBy), t.Deletes,
 		texts(t.PartitionBy), p.Source.Kafka.names(), p.Days.Keep)
+	if t.hasLog() {
+		fmt.Fprintf(h, " %q", t.ChangeLog.Value)
+	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 

@@ -44,9 +44,14 @@ var ingestFlags = []ingestFlag{
 	{"metadata", "source.kafka.metadata", "list", "columns _topic, _partition, _offset, _timestamp, " +
 		"_timestamp_type, _key, _headers: their names without _"},
 	{"key-as", "source.kafka.key_as", "", "type of the column _key: binary or string (default binary)"},
-	{"mode", "target.delta.mode", "", "append: every record is a row; upsert and mirror: one row a key; scd2: its history (default append)"},
-	{"key", "target.delta.key", "list", "the columns of the key, for upsert and mirror"},
-	{"sequence-by", "target.delta.sequence_by", "list", "columns that order the changes of a key, for upsert"},
+	{"mode", "target.delta.mode", "", "append: every record is a row; upsert and mirror: one row a key; scd2: its history " +
+		"(default append)"},
+	{"key", "target.delta.key", "list", "the columns of the key, for upsert, mirror and scd2"},
+	{"sequence-by", "target.delta.sequence_by", "list", "columns that order the changes of a key, for upsert and scd2"},
+	{"change-columns", "target.delta.change_columns", "list", "columns that tell of the change that made each row: all, or " +
+		"names (default none)"},
+	{"changelog", "target.delta.changelog", "", "a table that gets every change; feed: the table's own change data feed " +
+		"(default none)"},
 	{"deletes", "target.delta.deletes", "", "what becomes of a row whose key is gone: hard, soft, log or ignore (default " +
 		"hard)"},
 	{"deletes-before", "target.delta.deletes_before", "", "what --deletes was, to confirm that it is to be changed"},
