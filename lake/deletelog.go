@@ -40,7 +40,7 @@ type deleteLog struct{ companion }
 
 // openDeleteLog returns the log of deletes of a table, nil where there is none to be.
 func (a *Target) openDeleteLog(table string) (*deleteLog, error) {
-	if !a.opts.Mode.keyed() || a.opts.Key.Deletes != LogDeletes {
+	if a.opts.Mode != Upsert && a.opts.Mode != Mirror || a.opts.Key.Deletes != LogDeletes {
 		return nil, nil
 	}
 	name := a.opts.Key.Deleted(table)

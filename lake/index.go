@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
@@ -31,6 +33,7 @@ type rowIndex struct {
 	x        *keyindex.Index  // nil: to be opened
 	progress func(rows int64) // told of rows whose keys were added; may be nil
 	files    fileCache
+	window   *window         // nil: each key has one row
 	tombs    *delta.Snapshot // of the tombstones that it is to show; nil: there are none
 }
 
@@ -38,9 +41,10 @@ type rowIndex struct {
 // whose types will not do.
 func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
 	o := t.a.opts.Key
-	r := &rowIndex{t: t, keys: len(o.Columns), identity: keyindex.Identity{Table: snap.Metadata().ID}}
+	key, order := t.a.opts.keyColumns(), t.a.opts.orderColumns(snap.Schema())
+	r := &rowIndex{t: t, keys: len(key), identity: keyindex.Identity{Table: snap.Metadata().ID}}
 	var types []arrow.DataType
-	for i, name := range slices.Concat(o.Columns, o.orderColumns(snap.Schema())) {
+	for i, name := range slices.Concat(key, order) {
 		f, _ := snap.Schema().Lookup(name)
 		if f == nil {
 			return nil, &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: t.name,
@@ -64,6 +68,11 @@ func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
 				Msg: "tombstones", Err: err}
 		}
 		r.identity.SequenceBytes = r.sequence.width + orderTail
+	}
+	if d := t.a.opts.Dedupe; d != nil {
+		if err := r.watch(d); err != nil {
+			return nil, err
+		}
 	}
 	if r.dir, err = t.a.indexDir(snap.Metadata().ID); err != nil {
 		return nil, err
@@ -126,6 +135,14 @@ func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 			return r.held(err)
 		}
 		r.x = x
+		if r.window != nil && x.Version() != keyindex.None {
+			if err := r.window.read(x.Note()); err != nil {
+				return r.rebuild(ctx, snap)
+			}
+		}
+	}
+	if r.window != nil && r.window.worn() {
+		return r.rebuild(ctx, snap)
 	}
 	if r.x.Version() == snap.Version() && r.showsTombstones() {
 		return nil
@@ -158,6 +175,9 @@ func (r *rowIndex) rebuild(ctx context.Context, snap *delta.Snapshot) error {
 		return r.held(err)
 	}
 	r.x = x
+	if r.window != nil {
+		r.window = newWindow(r.t.a.opts.Dedupe.Within)
+	}
 	r.files.clear()
 	c, err := r.begin(snap.Version())
 	if err != nil {
@@ -166,6 +186,9 @@ func (r *rowIndex) rebuild(ctx context.Context, snap *delta.Snapshot) error {
 	err = r.addAll(ctx, snap, c)
 	if err == nil {
 		err = r.bury(ctx, c)
+	}
+	if r.window != nil {
+		r.window.began()
 	}
 	if err != nil {
 		return errors.Join(err, c.Discard())
@@ -176,10 +199,18 @@ func (r *rowIndex) rebuild(ctx context.Context, snap *delta.Snapshot) error {
 // rebuildFiles is how many files are listed, then read, before more are.
 const rebuildFiles = 4096
 
-// addAll adds the keys of all files of the snapshot.
+// addAll adds the keys of all files of the snapshot, or of those that reach into the window.
 func (r *rowIndex) addAll(ctx context.Context, snap *delta.Snapshot, c *indexChange) error {
 	var files []delta.Add
-	for add, err := range snap.Files(ctx, nil) {
+	all := snap.Files(ctx, nil)
+	where, err := r.inWindow(ctx, snap)
+	if err != nil {
+		return err
+	}
+	if where != nil {
+		all = snap.Matching(ctx, where)
+	}
+	for add, err := range all {
 		if err != nil {
 			return err
 		}
@@ -305,7 +336,7 @@ func (r *rowIndex) addFiles(ctx context.Context, snap *delta.Snapshot, c *indexC
 func (r *rowIndex) addRows(c *indexChange, path string, rows delta.FileRows) error {
 	rows = r.newest(rows)
 	defer rows.Batch.Release()
-	keys, err := r.x.Hasher().Append(nil, rows.Batch.Columns()[:r.keys])
+	keys, err := r.hash(rows.Batch.Columns())
 	if err != nil {
 		return &freshet.Error{Code: freshet.CodeNull, Class: freshet.ClassInput, Place: r.t.name,
 			Msg: "a row of the table has no key, in " + path, Err: err,
@@ -317,6 +348,9 @@ func (r *rowIndex) addRows(c *indexChange, path string, rows delta.FileRows) err
 	}
 	for _, key := range keys {
 		delete(c.keys, key)
+	}
+	if r.window != nil {
+		r.window.saw(rows.Batch.Column(r.keys).(*array.Timestamp))
 	}
 	return c.Add(path, keys, rows.Rows, orders)
 }
@@ -396,11 +430,14 @@ func (r *rowIndex) dropRows(ctx context.Context, snap *delta.Snapshot, c *indexC
 		return nil
 	}
 	opts := &delta.ScanOptions{Columns: r.columns[:r.keys], Rows: []*delta.RowSet{rows}}
+	if r.window != nil {
+		opts.Columns = r.columns
+	}
 	for got, err := range snap.ScanFiles(ctx, []delta.Add{add}, opts) {
 		if err != nil {
 			return err
 		}
-		keys, err := r.x.Hasher().Append(nil, got.Batch.Columns())
+		keys, err := r.hash(got.Batch.Columns())
 		got.Batch.Release()
 		if err != nil {
 			return err
@@ -429,11 +466,17 @@ func (r *rowIndex) dropRows(ctx context.Context, snap *delta.Snapshot, c *indexC
 
 // commit commits a change, and tells of keys that the table has twice.
 func (r *rowIndex) commit(ctx context.Context, c *keyindex.Change) error {
+	if w := r.window; w != nil {
+		if w.oldest == math.MinInt64 {
+			w.began()
+		}
+		c.Note(w.note())
+	}
 	done, err := c.Commit(ctx)
 	if err != nil {
 		return err
 	}
-	if done.Duplicates > 0 {
+	if done.Duplicates > 0 && r.window == nil {
 		return &freshet.Error{Code: freshet.CodeConstraint, Class: freshet.ClassInput, Place: r.t.name,
 			Msg: fmt.Sprintf("found %d keys that more than one row has, as %v: another writer has put them there",
 				done.Duplicates, done.Some),
@@ -506,6 +549,11 @@ func (r *rowIndex) tell(c *keyindex.Change, done *delta.EditResult, news *indexN
 	}
 	if news.note != "" {
 		c.Note(news.note)
+	}
+	if r.window != nil {
+		for i := range news.written {
+			r.window.newest = max(r.window.newest, timeOf(r.orderOf(news.orders, i)))
+		}
 	}
 	return c.Bury(news.buried, news.ends)
 }

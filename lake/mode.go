@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	freshet "github.com/freshet-io/freshet"
@@ -72,6 +73,12 @@ func (o *TargetOptions) validate() error {
 	o.checkChangeColumns(fault)
 	o.checkHistory(fault)
 	k := o.Key
+	switch {
+	case o.Dedupe != nil && o.Mode.keyed():
+		fault("dedupe: mode %s has one row a key; wanted mode append for it", o.Mode)
+	case o.Dedupe != nil:
+		o.Dedupe.check(fault)
+	}
 	if !o.Mode.keyed() {
 		if len(k.Columns)+len(k.SequenceBy) > 0 || k.Deletes != HardDeletes {
 			fault("mode append has no key: found key, sequence_by or deletes; wanted mode upsert or mirror for them")
@@ -104,7 +111,11 @@ func (o *TargetOptions) validate() error {
 
 // checkKey finds columns of the key, and of the sequence, that a table would not have.
 func (o *TargetOptions) checkKey(table string, rows *delta.Schema) error {
-	for _, c := range append(append([]string(nil), o.Key.Columns...), o.Key.SequenceBy...) {
+	columns := slices.Concat(o.Key.Columns, o.Key.SequenceBy)
+	if o.Dedupe != nil {
+		columns = o.Dedupe.columns()
+	}
+	for _, c := range columns {
 		if f, _ := rows.Lookup(c); f == nil {
 			return &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: table,
 				Msg: fmt.Sprintf("key or sequence column %q: found the columns %s", c, columnNames(rows)),

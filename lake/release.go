@@ -28,6 +28,9 @@ func (c *commit) beside(ctx context.Context) (*waiting, error) {
 		return c.replays, c.replays.make()
 	}
 	t := c.t
+	if !t.a.opts.Mode.keyed() {
+		return nil, nil
+	}
 	if t.waitsStale.Swap(false) || t.waits == nil {
 		if err := t.loadWaiting(ctx); err != nil {
 			t.waitsStale.Store(true)

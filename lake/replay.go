@@ -169,7 +169,12 @@ func (t *table) replay(ctx context.Context, filter *Filter, tried map[entryPlace
 		return done, more, err
 	}
 	if b.NumRows() > 0 {
-		if err := t.writeRows(ctx, entryCauses(b, entries)); err != nil {
+		if t.a.opts.gathers() {
+			err = t.gatherRows(ctx, b)
+		} else {
+			err = t.writeRows(ctx, entryCauses(b, entries))
+		}
+		if err != nil {
 			return done, false, err
 		}
 	}

@@ -39,6 +39,8 @@ type Opener func(table string) (store.Store, error)
 type TargetOptions struct {
 	// Mode is how rows get into the table. Default Append.
 	Mode Mode
+	// Dedupe has Append take no row twice. Default: it takes every row.
+	Dedupe *DedupeOptions
 	// Key says how rows are told apart in the other modes.
 	Key KeyOptions
 	// ChangeColumns are the change columns that rows get, some of ChangeColumns; in mode Append also ChangeTypeColumn.

@@ -62,11 +62,12 @@ type keyReject struct {
 
 // upsertCounts are how many keys fared how.
 type upsertCounts struct {
-	late    int64 // below the sequence that is stored
-	same    int64 // as it is stored
-	missing int64 // deletes of keys that were not there
-	crossed int64 // keys that came by several lanes although nothing orders these
-	inserts int64 // updates of keys that were not there, with all columns: they were inserted
+	late       int64 // below the sequence that is stored
+	same       int64 // as it is stored
+	missing    int64 // deletes of keys that were not there
+	duplicates int64 // rows that the table has
+	crossed    int64 // keys that came by several lanes although nothing orders these
+	inserts    int64 // updates of keys that were not there, with all columns: they were inserted
 }
 
 // act is what becomes of a key.

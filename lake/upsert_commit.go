@@ -161,7 +161,13 @@ func (t *table) writeChanges(ctx context.Context, snap *delta.Snapshot, meta, to
 	if t.a.opts.Mode == SCD2 {
 		return t.writeHistory(ctx, snap, meta, to, rows)
 	}
-	u, err := newUpsert(ctx, t, snap, to, rows)
+	var u *upsert
+	var err error
+	if t.a.opts.Dedupe != nil {
+		u, err = newDeduped(t, snap, to, rows)
+	} else {
+		u, err = newUpsert(ctx, t, snap, to, rows)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -226,8 +232,9 @@ func (c *commit) quarantineKeys(ctx context.Context, u *upsert) error {
 // least and the greatest of ours.
 func (u *upsert) reads() *expr.Expr {
 	var all []*expr.Expr
-	for i, name := range u.t.a.opts.Key.Columns {
-		c := u.rows.named(u.t.a.opts.Key.Columns)[i]
+	columns := u.rows.named(u.t.a.opts.keyColumns())
+	for i, name := range u.t.a.opts.keyColumns() {
+		c := columns[i]
 		low, high, ok := bounds(c)
 		if !ok {
 			continue
@@ -292,8 +299,11 @@ func (r *rowIndex) distrust(err error) {
 // lanes with nothing to order them, is told in the table's history.
 func (u *upsert) told() map[string]string {
 	params := u.t.streaming("Update")
+	if !u.t.a.opts.Mode.keyed() {
+		params["outputMode"] = "Append"
+	}
 	for name, n := range map[string]int64{"freshet.lateChanges": u.counts.late, "freshet.sameChanges": u.counts.same,
-		"freshet.missingDeletes": u.counts.missing, "freshet.unorderedKeys": u.counts.crossed,
+		"freshet.duplicates": u.counts.duplicates, "freshet.missingDeletes": u.counts.missing, "freshet.unorderedKeys": u.counts.crossed,
 		"freshet.lateInserts": u.counts.inserts} {
 		if n > 0 {
 			params[name] = fmt.Sprint(n)

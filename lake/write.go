@@ -62,7 +62,7 @@ func (a *Target) Write(ctx context.Context, b *freshet.Batch) (rejected int64, e
 	before := len(b.Rejects)
 	switch {
 	case b.NumRows() == 0:
-	case a.opts.Mode.keyed():
+	case a.opts.gathers():
 		if err := t.gatherRows(ctx, b); err != nil {
 			return 0, err
 		}
@@ -96,7 +96,10 @@ func (t *table) gatherRows(ctx context.Context, b *freshet.Batch) error {
 	}
 	rows := t.keyed.rows
 	key, sequence := t.a.opts.Key.Columns, t.a.opts.Key.SequenceBy
-	if t.a.opts.Mode == SCD2 { // a delete without a sequence says nothing of when
+	switch {
+	case t.a.opts.Dedupe != nil: // whatever a row tells of, it has its time
+		key, sequence = t.a.opts.Dedupe.columns(), nil
+	case t.a.opts.Mode == SCD2: // a delete without a sequence says nothing of when
 		key, sequence = slices.Concat(key, sequence), nil
 	}
 	if err := t.keyed.gather(b, key, sequence); err != nil {

@@ -218,6 +218,7 @@ func (b *Builder) targetOptions(p *Pipeline, obs freshet.Observer) *lake.TargetO
 func (t *Delta) modeOptions() *lake.TargetOptions {
 	opts := &lake.TargetOptions{ChangeColumns: t.changeColumns(), ChangeFeed: t.ChangeLog.Value == feed}
 	opts.Periods = t.Periods
+	opts.Dedupe = t.Dedupe.options()
 	if t.keyed() {
 		opts.Mode = lake.Mode(t.Mode)
 		opts.Key = lake.KeyOptions{Columns: texts(t.Key), SequenceBy: texts(t.SequenceBy), Deletes: lake.Deletes(t.Deletes),

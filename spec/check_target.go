@@ -77,6 +77,7 @@ func (t *Delta) checkKey(r *reader) {
 			"sequence_by: mode append adds every record, in any order")
 	}
 	t.checkDeletes(r)
+	t.checkDedupe(r)
 }
 
 // checkTwice finds columns that are named more than once.
@@ -142,7 +143,7 @@ func (p *Pipeline) checkKeyColumns(w *walk) {
 	for _, f := range w.schema.Fields() {
 		names = append(names, f.Name)
 	}
-	for _, c := range slices.Concat(p.Target.Delta.Key, p.Target.Delta.SequenceBy) {
+	for _, c := range slices.Concat(p.Target.Delta.Key, p.Target.Delta.SequenceBy, p.Target.Delta.Dedupe.columns()) {
 		same := func(n string) bool { return strings.EqualFold(n, c.Value) }
 		if c.at != nil && c.Value != "" && !slices.ContainsFunc(names, same) && !slices.ContainsFunc(w.broken, same) {
 			w.r.add(c.at.where, freshet.CodeUnknownColumn, suggest(c.Value, names), "%q is not among the columns", c.Value)

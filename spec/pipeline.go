@@ -66,6 +66,7 @@ type Delta struct {
 	Deletes    string
 	// DeletesBefore is the policy for deletes that the table has had.
 	DeletesBefore string
+	Dedupe        *Dedupe
 	Deleted       Text
 	Tombstones    Tombstones
 	IndexDir      Text
@@ -184,7 +185,7 @@ func (s *Step) object() object {
 			{name: "select", doc: "The columns that stay, in this order: names, or expressions with AS.",
 				is: listOf(&s.Select, expression)},
 			{name: "sql", later: "use derive, filter and select"},
-			{name: "dedupe", later: "leave it out"},
+			{name: "dedupe", later: "use target.delta.dedupe"},
 			{name: "mask", later: "use derive with sha256(column)"},
 		}}
 }
@@ -245,7 +246,7 @@ func (t *Delta) shape() shape {
 			{name: "schema_changes", later: "use source.schema.new_fields"},
 			{name: "upkeep", doc: "How the table is looked after beside the stream: small files are packed, deleted rows " +
 				"dropped, old files deleted. off: it is not. Default: on.", is: t.Upkeep.shape()},
-		}, t.logKeys(), t.deleteKeys(), []key{t.historyKey()})}
+		}, t.logKeys(), t.deleteKeys(), t.dedupeKeys(), []key{t.historyKey()})}
 }
 
 func (c *Commit) shape() shape {
