@@ -81,11 +81,11 @@ func (p *Pipeline) checkCuts(r *reader) {
 func (p *Pipeline) CutsTable() string {
 	t := p.Target.Delta
 	switch t.Cuts.Value {
+	case "", "true":
 	case "false":
 		return ""
 	default:
 		return t.Cuts.Value
-	case "", "true":
 	}
 	if table := p.TargetTable(); isPath(table) {
 		return strings.TrimRight(strings.ReplaceAll(table, "{topic}", p.Name.Value), "/") + "_cuts"
