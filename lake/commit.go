@@ -28,6 +28,7 @@ type commit struct {
 	bytes     int64
 	rejects   *sealedRejects // nil: none
 	uncertain bool           // an attempt may have landed: the files must stay
+	group     string         // where the others end that were sealed with it; "": it does not say
 
 	// Of a keyed table, in the place of adds.
 	keyed   *gathered
@@ -198,7 +199,7 @@ func (c *commit) build(snap *delta.Snapshot) (*delta.Transaction, error) {
 		}
 		tx.Add(c.adds...)
 	}
-	c.t.describe(tx, nil, map[string]string{"numAddedFiles": fmt.Sprint(len(c.adds)),
+	c.t.describe(tx, c.withGroup(nil), map[string]string{"numAddedFiles": fmt.Sprint(len(c.adds)),
 		"numOutputRows": fmt.Sprint(c.rows), "numOutputBytes": fmt.Sprint(c.bytes)})
 	return tx, nil
 }

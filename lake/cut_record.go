@@ -21,7 +21,11 @@ type recorder struct {
 	snap   *delta.Snapshot // of the cuts table, with head; nil: to be asked for
 	shown  []shownTable    // by the cut that is made
 	marked map[string]bool // names of tables that bear our marker
-	wards  []*ward         // the cuts table in care; nil: not yet
+
+	recalled map[string]bool        // names of tables whose commits were looked through
+	owed     map[freshet.Lane]int64 // what they tell that is to come before the tables are level
+
+	wards []*ward // the cuts table in care; nil: not yet
 }
 
 // shownTable is a table as a cut shows it.
@@ -39,8 +43,9 @@ func newRecorder(a *Target, o *CutOptions) (*recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &recorder{a: a, opts: opts, marked: map[string]bool{},
-		log: newCutLog(a.app, opts.Table, st, a.opts.EngineInfo)}, nil
+	return &recorder{a: a, opts: opts, marked: map[string]bool{}, recalled: map[string]bool{},
+		owed: map[freshet.Lane]int64{},
+		log:  newCutLog(a.app, opts.Table, st, a.opts.EngineInfo)}, nil
 }
 
 // cutTxn is the txn of the cuts table that holds the number of the newest cut: what a cut compares and sets, so that of
@@ -190,6 +195,9 @@ func (r *recorder) join(ctx context.Context, tables []*table, fresh bool) (c *Cu
 		c.Tables = append(c.Tables, CutTable{Name: t.name, Location: t.st.URL(), ID: snap.Metadata().ID,
 			Version: snap.Version()})
 		r.shown = append(r.shown, shownTable{t, snap})
+		if err := r.recall(ctx, shownTable{t, snap}); err != nil {
+			return nil, false, err
+		}
 		for _, l := range appProgress(snap, r.a.app, map[string]bool{}).Lanes {
 			lane := l.Lane
 			if lane.Origin == "" {
@@ -200,6 +208,7 @@ func (r *recorder) join(ctx context.Context, tables []*table, fresh bool) (c *Cu
 			level = level && (!seen || seq == l.Seq)
 		}
 	}
+	level = level && r.paid(at)
 	for l, seq := range at {
 		c.Lanes = append(c.Lanes, CutLane{l, seq})
 	}
@@ -301,13 +310,13 @@ func (r *recorder) append(ctx context.Context, c *Cut) error {
 // expireEvery is how often rows of the cuts table are deleted, in cuts.
 const expireEvery = 1024
 
-// told is for how long the cuts table tells of cuts whose versions need not be there any more.
-const told = 30 * 24 * time.Hour
+// toldFor is for how long the cuts table tells of cuts whose versions need not be there any more.
+const toldFor = 30 * 24 * time.Hour
 
 // expired is the condition of rows that tell of cuts which are long gone.
 func (r *recorder) expired(now time.Time) string {
-	before := now.Add(-r.opts.Retention - told)
-	day := freshet.DayOf(now.Add(-told)) - freshet.Day(r.opts.KeepDays)
+	before := now.Add(-r.opts.Retention - toldFor)
+	day := freshet.DayOf(now.Add(-toldFor)) - freshet.Day(r.opts.KeepDays)
 	return fmt.Sprintf("recorded_at < TIMESTAMP '%s' AND (opens_day IS NULL OR opens_day <= DATE '%s')",
 		before.UTC().Format("2006-01-02 15:04:05.999999Z07:00"), max(day, 1))
 }

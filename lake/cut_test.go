@@ -1,6 +1,7 @@
 package lake_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -121,21 +122,100 @@ func TestCut_OneTable_OnlyWhenAsked(t *testing.T) {
 func TestCut_CrashAtEveryStoreCall_ReadersSeeWholeCuts(t *testing.T) {
 	const seed = 12
 	t.Logf("seed %d", seed)
+	halves := 0
 	for at := 1; ; at++ {
 		for _, after := range []bool{false, true} {
-			w, o := newWorld(), mixed(seed, 2, 5)
+			w, o := newWorld(), mixed(seed, 2, 3)
 			m := &mortal{w: w, at: at, after: after}
-			err := cutting(o, seed, lake.NewTarget(m.open, app, withCuts), 3).Run(t.Context())
+			spy := &sealSpy{Target: lake.NewTarget(m.open, app, withCuts)}
+			err := cutting(o, seed, spy, 3).Run(t.Context())
 			if !m.dead {
 				must(t, err)
-				t.Logf("%d calls", at-1)
+				t.Logf("%d calls, %d groups were left half", at-1, halves)
+				if halves == 0 {
+					t.Error("no group was left half")
+				}
 				return
 			}
 			when := fmt.Sprintf("crash at call %d, after it: %v", at, after)
 			w.checkCuts(t, when, o)
-			must(t, cutting(o, seed+1, w.target(withCuts), 4).Run(t.Context()))
+			half := spy.half(t, w)
+			halves += len(half)
+			must(t, cutting(o, seed+1, w.target(withCuts), 1).Run(t.Context()))
 			w.checkCuts(t, when+", next run", o)
+			w.checkGroups(t, when, spy.groups, half)
 			w.checkLastCut(t, when)
+		}
+	}
+}
+
+// sealSpy notes where each lane ends in what is sealed together.
+type sealSpy struct {
+	*lake.Target
+	written map[string]int64
+	groups  []map[string]int64
+}
+
+func (s *sealSpy) Write(ctx context.Context, b *freshet.Batch) (int64, error) {
+	if s.written == nil {
+		s.written = map[string]int64{}
+	}
+	s.written[b.Lane.String()] = b.Last
+	return s.Target.Write(ctx, b)
+}
+
+func (s *sealSpy) Seal(ctx context.Context) ([]freshet.Commit, error) {
+	s.groups = append(s.groups, s.written)
+	s.written = nil
+	return s.Target.Seal(ctx)
+}
+
+// half are the groups of which the tables hold a part: the number of each, and the lanes that landed.
+func (s *sealSpy) half(t *testing.T, w *world) map[int][]string {
+	t.Helper()
+	at := map[string]int64{}
+	for _, table := range []string{"t0", "t1"} {
+		if w.snapshot(t, table) == nil {
+			continue
+		}
+		apps, err := lake.ReadProgress(t.Context(), w.store(table))
+		must(t, err)
+		for _, a := range apps {
+			for _, l := range a.Lanes {
+				at[l.Lane.String()] = l.Seq
+			}
+		}
+	}
+	all := map[int][]string{}
+	for i, g := range s.groups {
+		var landed []string
+		for lane, seq := range g {
+			if at[lane] >= seq {
+				landed = append(landed, lane)
+			}
+		}
+		if len(landed) > 0 && len(landed) < len(g) {
+			all[i] = landed
+		}
+	}
+	return all
+}
+
+// checkGroups makes sure that no cut shows what landed of a group without the rest.
+func (w *world) checkGroups(t *testing.T, when string, groups []map[string]int64, half map[int][]string) {
+	t.Helper()
+	for _, c := range w.cuts(t) {
+		at := map[string]int64{}
+		for _, l := range c.Lanes {
+			at[l.Lane.String()] = l.Seq
+		}
+		for i, landed := range half {
+			for lane, seq := range groups[i] {
+				if at[landed[0]] >= groups[i][landed[0]] && at[lane] < seq {
+					t.Fatalf("%s: cut %d shows %s of group %d, and not %s: it is at %d, wanted %d", when, c.Number, landed, i,
+						lane, at[lane], seq)
+				}
+			}
 		}
 	}
 }

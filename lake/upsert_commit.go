@@ -78,7 +78,7 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 	}
 	reads := u.reads()
 	done, err := w.edit.Commit(ctx, delta.EditCommit{
-		Operation: "STREAMING UPDATE", Params: u.told(), Fill: func(tx *delta.Transaction) {
+		Operation: "STREAMING UPDATE", Params: c.withGroup(u.told()), Fill: func(tx *delta.Transaction) {
 			set.addTo(tx, snap)
 			c.t.tombstones.fence(tx, snap, c.t.index.tombs)
 			tx.ReadWhere(reads)

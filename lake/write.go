@@ -392,6 +392,9 @@ func (a *Target) Seal(ctx context.Context) ([]freshet.Commit, error) {
 		}
 		commits = append(commits, c)
 	}
+	if a.cuts != nil {
+		tellGroup(commits)
+	}
 	return commits, errors.Join(faults...)
 }
 

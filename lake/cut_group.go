@@ -1,0 +1,106 @@
+package lake
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+
+	freshet "github.com/freshet-io/freshet"
+)
+
+// groupParam is the parameter of a commit that tells, in the first commit of what was sealed together, where the others
+// end: a process that finds it after a crash knows how far the tables must come before they are level.
+const groupParam = "freshet.group"
+
+// groupEnd is where a lane ends in a group.
+type groupEnd struct {
+	Origin   string `json:"origin"`
+	OriginID string `json:"origin_id"`
+	Lane     string `json:"lane"`
+	Seq      int64  `json:"seq"`
+}
+
+// tellGroup has the first of the commits tell where the others end.
+func tellGroup(commits []freshet.Commit) {
+	if len(commits) < 2 {
+		return
+	}
+	var ends []groupEnd
+	for _, c := range commits[1:] {
+		for l, s := range c.(*commit).lanes {
+			ends = append(ends, groupEnd{l.Origin, l.OriginID, l.Name, s.last})
+		}
+	}
+	if text, err := json.Marshal(ends); err == nil { // texts and numbers
+		commits[0].(*commit).group = string(text)
+	}
+}
+
+// withGroup adds the group to the parameters of the commit.
+func (c *commit) withGroup(params map[string]string) map[string]string {
+	if c.group == "" {
+		return params
+	}
+	all := maps.Clone(params)
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[groupParam] = c.group
+	return all
+}
+
+// untold is how many commits are looked through of a table that no cut has shown.
+const untold = 100
+
+// recall finds what the table's commits since the newest cut tell of groups: a process before may not have finished one.
+func (r *recorder) recall(ctx context.Context, s shownTable) error {
+	if r.recalled[s.t.name] {
+		return nil
+	}
+	newest, err := s.snap.Table().Snapshot(ctx)
+	if err != nil {
+		return explain(s.t.name, err)
+	}
+	since := max(-1, newest.Version()-untold)
+	if r.head != nil {
+		for _, h := range r.head.Tables {
+			if h.Name == s.t.name {
+				since = h.Version
+			}
+		}
+	}
+	if newest.Version() <= since {
+		r.recalled[s.t.name] = true
+		return nil
+	}
+	for e, err := range s.snap.Table().History(ctx, int(newest.Version()-since)) {
+		if err != nil {
+			return explain(s.t.name, err)
+		}
+		if e.Version <= since {
+			break
+		}
+		var ends []groupEnd
+		text, ours := e.Info.OperationParameters[groupParam]
+		if !ours || e.Info.OperationParameters["queryId"] != r.a.app || json.Unmarshal([]byte(text), &ends) != nil {
+			continue
+		}
+		for _, end := range ends {
+			l := freshet.Lane{Origin: end.Origin, OriginID: end.OriginID, Name: end.Lane}
+			r.owed[l] = max(r.owed[l], end.Seq)
+		}
+	}
+	r.recalled[s.t.name] = true
+	return nil
+}
+
+// paid reports whether the lanes have come as far as commits before told, and forgets what has.
+func (r *recorder) paid(at map[freshet.Lane]int64) bool {
+	for l, seq := range r.owed {
+		if have, known := at[l]; known && have < seq {
+			return false
+		}
+		delete(r.owed, l)
+	}
+	return true
+}
