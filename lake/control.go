@@ -59,6 +59,10 @@ func (c *Control) Same(other *Control) bool {
 		(len(c.Tables) == 0 && len(other.Tables) == 0 || reflect.DeepEqual(c.Tables, other.Tables))
 }
 
+// controlKept is how many objects are kept: were the one before deleted at once, who has read one before that could put what
+// is already replaced.
+const controlKept = 32
+
 func controlFolder(app string) string { return "_freshet/control/" + url.PathEscape(app) + "/" }
 
 func controlKey(app string, number int) string {
@@ -125,13 +129,12 @@ func ChangeControl(ctx context.Context, st store.Store, app string, change func(
 		if err != nil {
 			return nil, err
 		}
-		last := c.number
 		c.number++
 		err = st.PutIfAbsent(ctx, controlKey(app, c.number), data)
 		switch {
 		case err == nil:
-			if last > 0 {
-				_ = st.Delete(ctx, controlKey(app, last)) // what stays is replaced all the same
+			if old := c.number - controlKept; old > 0 {
+				_ = st.Delete(ctx, controlKey(app, old)) // what stays is replaced all the same
 			}
 			return c, nil
 		case !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrAmbiguous):
