@@ -167,7 +167,7 @@ func TestUpkeep_CrashAtEveryStoreCall_TableEqualsTheModel(t *testing.T) {
 				Upkeep: eager(func(freshet.Upkeep) { works++ })})
 			for i := 0; err == nil && i < 12; i++ {
 				if err = k.commit(k.batch(0)); err == nil {
-					time.Sleep(time.Minute) // for upkeep
+					pass(time.Minute) // for upkeep
 				}
 			}
 			if err != nil && !errors.Is(err, storetest.ErrCrashed) {
@@ -187,7 +187,7 @@ func TestUpkeep_CrashAtEveryStoreCall_TableEqualsTheModel(t *testing.T) {
 			compareItems(t, w.items(t, "t"), k.model.items)
 			for range 3 {
 				must(t, k.commit(k.batch(0)))
-				time.Sleep(15 * time.Minute) // the lease of the dead one ends
+				pass(15 * time.Minute) // the lease of the dead one ends
 			}
 			compareItems(t, w.items(t, "t"), k.model.items)
 		})
@@ -203,7 +203,7 @@ func TestUpkeep_ChangeFeed_ShowsNothingOfIt(t *testing.T) {
 			must(t, err)
 			for range 10 {
 				must(t, k.commit(k.batch(0)))
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 			}
 			must(t, k.target.Close(context.Background()))
 			snap := w.snapshot(t, "t")
@@ -241,7 +241,7 @@ func TestUpkeep_EqualSequenceAfterRewrite_LaterRecordWins(t *testing.T) {
 		for n := range int64(4) {
 			must(t, k.commit([]itemChange{put(n, 1, 7)}))
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if works == 0 {
 			t.Fatal("upkeep has done nothing")
 		}
@@ -269,11 +269,11 @@ func TestUpkeep_TableOfAnotherProcess_WaitsForItsLease(t *testing.T) {
 		for range 4 {
 			must(t, k.commit(k.batch(0)))
 		}
-		time.Sleep(7 * time.Minute)
+		pass(7 * time.Minute)
 		if works > 0 {
 			t.Errorf("got %d pieces of work beside the other process, want none", works)
 		}
-		time.Sleep(3 * time.Minute)
+		pass(3 * time.Minute)
 		if works == 0 {
 			t.Error("nothing was done when the lease was over")
 		}
@@ -288,7 +288,7 @@ func TestUpkeep_FilesOlderThanAWeek_AreVacuumed(t *testing.T) {
 		must(t, err)
 		for range 9 {
 			must(t, k.commit(k.batch(0)))
-			time.Sleep(24 * time.Hour)
+			pass(24 * time.Hour)
 		}
 		must(t, k.target.Close(context.Background()))
 		compareItems(t, w.items(t, "t"), k.model.items)

@@ -65,12 +65,15 @@ func (d day) run(t *testing.T, w *world, upkeep *lake.UpkeepOptions) {
 		_, err := target.Write(t.Context(), b)
 		must(t, err)
 		commitAll(t, target)
-		time.Sleep(d.every)
+		pass(d.every)
 	}
-	time.Sleep(2 * time.Hour)
+	pass(2 * time.Hour)
 	synctest.Wait()
 	must(t, target.Close(context.Background()))
 }
+
+// pass lets the clock of the test's bubble move on.
+func pass(d time.Duration) { <-time.After(d) }
 
 // partitions are the number of files and their bytes, by partition.
 func (w *world) partitions(t *testing.T, table string) (files, bytes map[string]int64) {
@@ -95,7 +98,7 @@ func number(name string, standard int64) int64 {
 func TestUpkeep_DayOfCommits_ClosedPartitionsHaveAsManyFilesAsTheirSizeAsksFor(t *testing.T) {
 	commits := number("FRESHET_UPKEEP_COMMITS", 480)
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour))) // a day begins
+		pass(time.Until(time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour))) // a day begins
 		w := newWorld()
 		d := day{commits: commits, rows: number("FRESHET_UPKEEP_ROWS", 60), every: 24 * time.Hour / time.Duration(commits),
 			target: number("FRESHET_UPKEEP_TARGET", 8<<10)}
