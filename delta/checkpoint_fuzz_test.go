@@ -15,6 +15,7 @@ func FuzzCheckpoint(f *testing.F) {
 	for _, codec := range []string{"uncompressed", "snappy", "zstd"} {
 		f.Add(smallCheckpoint(f, codec))
 	}
+	goldenSeeds(f, "_delta_log/*.checkpoint*.parquet")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

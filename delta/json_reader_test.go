@@ -174,6 +174,7 @@ func TestFileKey_SpellingsOfOneFile_AreEqual(t *testing.T) {
 }
 
 func FuzzParseCommit(f *testing.F) {
+	goldenSeeds(f, "_delta_log/*.json")
 	f.Add([]byte(`{"commitInfo":{"timestamp":1,"operation":"WRITE","operationParameters":{"a":"[]"}}}` + "\n" +
 		`{"add":{"path":"a%20b","partitionValues":{"d":null},"size":1,"modificationTime":2,"dataChange":true,` +
 		`"stats":"{\"numRecords\":1}","deletionVector":{"storageType":"i","pathOrInlineDv":"x","sizeInBytes":1}}}`))
@@ -199,6 +200,7 @@ func FuzzParseCommit(f *testing.F) {
 }
 
 func FuzzLastCheckpoint(f *testing.F) {
+	goldenSeeds(f, "_delta_log/_last_checkpoint")
 	f.Add([]byte(`{"version":10,"size":7,"sizeInBytes":1,"numOfAddFiles":5,"checksum":"x","parts":3}`))
 	f.Add([]byte(`{"version":2,"v2Checkpoint":{"path":"a","nonFileActions":[{"protocol":{}}]},"tags":{"a":null}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -85,6 +85,32 @@ func FuzzPartitionValue(f *testing.F) {
 	})
 }
 
+// FuzzPartitionPath checks that whatever stands in a log or a folder's name is a path, and that names and values come back
+// from the path that is made of them.
+func FuzzPartitionPath(f *testing.F) {
+	f.Add("p", "a:b", "file:///x%2")
+	f.Add("a=b/c", "%41 \x00\x7f\xffü{}^", "p=a%253Ab/part-0.parquet")
+	f.Add("day", "__HIVE_DEFAULT_PARTITION__", "file:/x")
+	f.Fuzz(func(t *testing.T, name, value, text string) {
+		if key := decodePath(text); decodePath(encodePath(key)) != key {
+			t.Errorf("the key %q is encoded as %q, which decodes to %q", key, encodePath(key), decodePath(encodePath(key)))
+		}
+		if path := canonicalPath(text); strings.HasPrefix(path, "/") && canonicalPath("file://"+encodePath(path)) !=
+			"/"+strings.TrimLeft(path, "/") {
+			t.Errorf("%q and its URI are not the same file", path)
+		}
+		folder := partitionFolder([]string{name}, []*string{&value})
+		column, escaped, _ := strings.Cut(folder, "=")
+		if strings.Contains(folder, "/") || unescapeHive(column) != name ||
+			value != "" && unescapeHive(escaped) != value || value == "" && escaped != nullPartition {
+			t.Errorf("%q = %q becomes the folder %q", name, value, folder)
+		}
+		if stored := decodePath(encodePath(folder)); stored != folder {
+			t.Errorf("the folder %q is found at %q", folder, stored)
+		}
+	})
+}
+
 func isNaN(arr arrow.Array) bool {
 	switch a := arr.(type) {
 	case *array.Float32:
