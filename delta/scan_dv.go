@@ -1,7 +1,6 @@
 package delta
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -164,33 +163,6 @@ func vectorName(v *DeletionVector) (string, error) {
 		return encodePath(name), nil
 	}
 	return "", &UnsupportedError{Feature: "deletion vectors of storage type " + v.StorageType}
-}
-
-// parseVector decodes magic and bitmap.
-//
-//	magic   int32 LE
-//	buckets int64 LE
-//	bucket  int32 LE, the upper half of its rows; a roaring bitmap of the lower halves, of 8 bytes at the least
-//
-// Spec: "Deletion Vector Format".
-func parseVector(data []byte) (*roaring64.Bitmap, error) {
-	const head, leastBucket = 4 + 8, 4 + 8
-	if len(data) < head {
-		return nil, corrupt("it has %d bytes, wanted %d at least", len(data), head)
-	}
-	if magic := binary.LittleEndian.Uint32(data); magic != dvMagic {
-		return nil, corrupt("it begins with %d, wanted %d", magic, dvMagic)
-	}
-	// The library makes room for as many buckets as it is told there are.
-	if n, most := binary.LittleEndian.Uint64(data[4:]), (len(data)-head)/leastBucket; n > uint64(most) {
-		return nil, corrupt("it tells of %d buckets, and %d bytes hold %d at the most", n, len(data), most)
-	}
-	rows := roaring64.New()
-	err := guard("the bitmap", func() error {
-		_, err := rows.ReadFrom(bytes.NewReader(data[4:]))
-		return err
-	})
-	return rows, err
 }
 
 const z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"

@@ -36,6 +36,41 @@ func TestParseVector_MoreBucketsThanBytes_IsRefusedWithinTheBound(t *testing.T) 
 	}
 }
 
+// TestParseVector_NoBitmap_IsRefused has forms of which the library would make bitmaps that panic, or tell rows twice.
+func TestParseVector_NoBitmap_IsRefused(t *testing.T) {
+	runs := "\x01\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x3b\x30\x00\x00\x01" + "\x00\x00\x01\x00"
+	values := "\x01\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x3a\x30\x00\x00\x01\x00\x00\x00" + "\x00\x00\x01\x00" + "\x00\x00\x00\x00"
+	for name, c := range map[string]struct {
+		data string
+		rows uint64 // 0: an error
+	}{
+		"runs":                    {runs + "\x01\x00" + "\x07\x00\x01\x00", 2},
+		"no run":                  {runs + "\x00\x00", 0},
+		"run beyond the end":      {runs + "\x01\x00" + "\xff\xff\x01\x00", 0},
+		"runs that overlap":       {runs + "\x02\x00" + "\x07\x00\x01\x00" + "\x08\x00\x01\x00", 0},
+		"runs that adjoin":        {runs + "\x02\x00" + "\x07\x00\x01\x00" + "\x09\x00\x01\x00", 4},
+		"values":                  {values + "\x03\x00\x04\x00", 2},
+		"values out of order":     {values + "\x04\x00\x03\x00", 0},
+		"fewer values":            {values + "\x03\x00", 0},
+		"no buckets":              {"\x00\x00\x00\x00\x00\x00\x00\x00", 0},
+		"fewer buckets":           {"\x02" + values[1:] + "\x03\x00\x04\x00", 0},
+		"an empty bucket, others": {"\x02\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x3a\x30\x00\x00\x00\x00\x00\x00" + "\x01" + values[9:] + "\x03\x00\x04\x00", 2},
+		"a bucket twice":          {"\x02" + values[1:] + "\x03\x00\x04\x00" + values[8:] + "\x03\x00\x04\x00", 0},
+		"another cookie":          {"\x01\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x39\x30\x00\x00\x00\x00\x00\x00", 0},
+	} {
+		rows, err := parseVector(append(binary.LittleEndian.AppendUint32(nil, dvMagic), c.data...))
+		if name == "no buckets" {
+			if err != nil || !rows.IsEmpty() {
+				t.Errorf("%s: got %v, %v", name, rows, err)
+			}
+			continue
+		}
+		if c.rows == 0 && !errors.Is(err, ErrCorrupt) || c.rows > 0 && (err != nil || rows.GetCardinality() != c.rows) {
+			t.Errorf("%s: got %v, %v; want %d rows", name, rows, err, c.rows)
+		}
+	}
+}
+
 // TestVectorName_NotAUUID_IsRefused has names of which the last group is padded, so that they hold fewer bytes.
 func TestVectorName_NotAUUID_IsRefused(t *testing.T) {
 	for _, name := range []string{"000000000000000###01", "ab000000000000000#0001", "####1", ""} {
