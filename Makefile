@@ -14,7 +14,7 @@ quickstart: build
 
 # All tests. Those that need a real broker, a real S3 server or other engines say so and skip (see interop/README.md).
 test:
-	$(GO) test $(GOTESTFLAGS) ./...
+	$(GO) test -timeout 25m $(GOTESTFLAGS) ./...
 
 build:
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/freshet ./cmd/freshet

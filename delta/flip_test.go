@@ -125,7 +125,7 @@ func TestScan_BitFlippedInAFileOfOurs_ErrorOrTheSameRows(t *testing.T) {
 			}
 		}
 	}
-	flipBits(t, st, 8, 120, true)
+	flipBits(t, st, 8, 40, true)
 }
 
 // TestScan_BitFlippedInAFileOfOthers_NoPanicAndVectorsAreSure flips bits in a sample of the tables that others wrote.

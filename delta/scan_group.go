@@ -16,8 +16,20 @@ import (
 // scanBatchBytes is about the size that batches of wide rows are kept to.
 const scanBatchBytes = 16 << 20
 
-// shortRuns is from how many rows a run on, on average, rows are picked while they are decoded, not after.
-const shortRuns = 8
+// Rows are picked after all are decoded when that is less work than to begin anew behind each row that is left out: when
+// runs of rows have on average less than shortRuns rows, or, where most rows are wanted, less than longRuns.
+const (
+	shortRuns = 8
+	longRuns  = 512
+)
+
+// pickAfter reports whether these of n rows are picked after decoding.
+func pickAfter(rows []expr.Span, n int) bool {
+	if len(rows) < 2 {
+		return false
+	}
+	return len(rows)*shortRuns > n || len(rows)*longRuns > n && 2*expr.CountRows(rows) > n
+}
 
 // scanGroup reads the rows of one row group in batches.
 type scanGroup struct {
@@ -293,9 +305,9 @@ func (g *scanGroup) fill(arrays []arrow.Array, i, n int, rows []expr.Span, from 
 }
 
 func (g *scanGroup) read(c *scanGroupColumn, n int, rows []expr.Span) (arrow.Array, error) {
-	pickAfter := len(rows) > 1 && len(rows)*shortRuns > n
+	after := pickAfter(rows, n)
 	ranges := make([]parquet.Range, 0, len(rows))
-	if pickAfter {
+	if after {
 		ranges = append(ranges, parquet.Range{From: c.behind, To: c.behind + n})
 	} else {
 		for _, s := range rows {
@@ -312,7 +324,7 @@ func (g *scanGroup) read(c *scanGroupColumn, n int, rows []expr.Span) (arrow.Arr
 	}
 	c.behind = 0
 	g.hold(c)
-	if pickAfter {
+	if after {
 		defer arr.Release()
 		return expr.Take(arr, rows), nil
 	}

@@ -106,9 +106,9 @@ func TestUpkeep_BesideStreamAndForeignWriters_TableEqualsTheModel(t *testing.T) 
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	w := newWorld()
-	var works int
+	var works atomic.Int64
 	k, err := newKeyedStream(t, w.open, seed, lake.TargetOptions{Mode: lake.Mirror,
-		Upkeep: eager(func(freshet.Upkeep) { works++ })})
+		Upkeep: eager(func(freshet.Upkeep) { works.Add(1) })})
 	must(t, err)
 	old := k.batch(1000)
 	must(t, k.commit(old))
@@ -151,7 +151,7 @@ func TestUpkeep_BesideStreamAndForeignWriters_TableEqualsTheModel(t *testing.T) 
 		}
 	}
 	compareItems(t, got, k.model.items)
-	if works == 0 {
+	if works.Load() == 0 {
 		t.Error("upkeep has done nothing")
 	}
 }
@@ -162,9 +162,9 @@ func TestUpkeep_CrashAtEveryStoreCall_TableEqualsTheModel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
 			m := &mortal{w: w, at: at, after: at%2 == 0}
-			works := 0
+			var works atomic.Int64
 			k, err := newKeyedStream(t, m.open, 5, lake.TargetOptions{Mode: lake.Mirror,
-				Upkeep: eager(func(freshet.Upkeep) { works++ })})
+				Upkeep: eager(func(freshet.Upkeep) { works.Add(1) })})
 			for i := 0; err == nil && i < 12; i++ {
 				if err = k.commit(k.batch(0)); err == nil {
 					pass(time.Minute) // for upkeep
@@ -176,7 +176,7 @@ func TestUpkeep_CrashAtEveryStoreCall_TableEqualsTheModel(t *testing.T) {
 			closing, cancel := context.WithCancel(context.Background())
 			cancel()
 			_ = k.target.Close(closing)
-			if done = !m.dead; done && works == 0 {
+			if done = !m.dead; done && works.Load() == 0 {
 				t.Error("upkeep has done nothing")
 			}
 			if k.last < 0 {
@@ -234,15 +234,15 @@ func TestUpkeep_ChangeFeed_ShowsNothingOfIt(t *testing.T) {
 func TestUpkeep_EqualSequenceAfterRewrite_LaterRecordWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		works := 0
+		var works atomic.Int64
 		k, err := newKeyedStream(t, w.open, 1, lake.TargetOptions{Mode: lake.Upsert,
-			Key: lake.KeyOptions{SequenceBy: []string{"at"}}, Upkeep: eager(func(freshet.Upkeep) { works++ })})
+			Key: lake.KeyOptions{SequenceBy: []string{"at"}}, Upkeep: eager(func(freshet.Upkeep) { works.Add(1) })})
 		must(t, err)
 		for n := range int64(4) {
 			must(t, k.commit([]itemChange{put(n, 1, 7)}))
 		}
 		pass(time.Minute)
-		if works == 0 {
+		if works.Load() == 0 {
 			t.Fatal("upkeep has done nothing")
 		}
 		must(t, k.commit([]itemChange{put(0, 2, 7)}))
@@ -259,9 +259,9 @@ func TestUpkeep_EqualSequenceAfterRewrite_LaterRecordWins(t *testing.T) {
 func TestUpkeep_TableOfAnotherProcess_WaitsForItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		works := 0
+		var works atomic.Int64
 		k, err := newKeyedStream(t, w.open, 2, lake.TargetOptions{Mode: lake.Mirror,
-			Upkeep: eager(func(freshet.Upkeep) { works++ })})
+			Upkeep: eager(func(freshet.Upkeep) { works.Add(1) })})
 		must(t, err)
 		until := time.Now().Add(8 * time.Minute)
 		must(t, w.store("t").Put(t.Context(), "_freshet/upkeep.json",
@@ -270,11 +270,11 @@ func TestUpkeep_TableOfAnotherProcess_WaitsForItsLease(t *testing.T) {
 			must(t, k.commit(k.batch(0)))
 		}
 		pass(7 * time.Minute)
-		if works > 0 {
-			t.Errorf("got %d pieces of work beside the other process, want none", works)
+		if works.Load() > 0 {
+			t.Errorf("got %d pieces of work beside the other process, want none", works.Load())
 		}
 		pass(3 * time.Minute)
-		if works == 0 {
+		if works.Load() == 0 {
 			t.Error("nothing was done when the lease was over")
 		}
 		must(t, k.target.Close(context.Background()))

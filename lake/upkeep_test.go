@@ -68,12 +68,14 @@ func (d day) run(t *testing.T, w *world, upkeep *lake.UpkeepOptions) {
 		pass(d.every)
 	}
 	pass(2 * time.Hour)
-	synctest.Wait()
 	must(t, target.Close(context.Background()))
 }
 
-// pass lets the clock of the test's bubble move on.
-func pass(d time.Duration) { <-time.After(d) }
+// pass lets the clock of the test's bubble move on, and waits for what goes on then.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
 
 // partitions are the number of files and their bytes, by partition.
 func (w *world) partitions(t *testing.T, table string) (files, bytes map[string]int64) {
