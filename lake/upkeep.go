@@ -128,9 +128,10 @@ type surveyor struct {
 	snap *delta.Snapshot
 	jobs map[string]int // of files that this process has rewritten: which job did
 
-	commits int64            // since the last look
-	rents   map[string]int64 // as candidate has them, by path, up to the last look
-	paid    map[string]int64 // up to this one
+	commits int64                // since the last look
+	rents   map[string]int64     // as candidate has them, by path, up to the last look
+	paid    map[string]int64     // up to this one
+	came    map[string]time.Time // when rows came last to the partitions that were open at the last look
 
 	partitions map[string]*partition
 	kept       int
@@ -177,12 +178,24 @@ func (s *surveyor) judge(c *Condition) {
 	slices.SortStableFunc(c.Needs, func(a, b Need) int { return cmp.Compare(b.Files, a.Files) })
 }
 
+// open tells when rows came last to the partitions that are open. The next look must be told: it finds that in no file once
+// all that came have been rewritten.
+func (s *surveyor) open() map[string]time.Time {
+	came := map[string]time.Time{}
+	for name, d := range s.partitions {
+		if !s.closed(d) {
+			came[name] = d.newest
+		}
+	}
+	return came
+}
+
 // take notes a live file.
 func (s *surveyor) take(add *delta.Add, c *Condition) {
 	name := partitionText(add.PartitionValues)
 	d := s.partitions[name]
 	if d == nil {
-		d = &partition{name: name, over: overBy(add.PartitionValues, s.now.UTC().Format(time.DateOnly))}
+		d = &partition{name: name, over: overBy(add.PartitionValues, s.now.UTC().Format(time.DateOnly)), newest: s.came[name]}
 		s.partitions[name] = d
 	}
 	job := s.jobs[add.Path]

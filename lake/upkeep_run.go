@@ -51,6 +51,7 @@ type ward struct {
 
 	jobs   map[string]int // of files that were rewritten here: which job did
 	rents  map[string]int64
+	came   map[string]time.Time
 	last   int // job
 	fails  int // in a row
 	looked time.Time
@@ -259,13 +260,13 @@ func (u *upkeep) work(ctx context.Context, w *ward, commits int64) (again time.T
 	if err := snap.CheckWrite(); err != nil {
 		return again, err
 	}
-	s := &surveyor{snap: snap, jobs: w.jobs, rents: w.rents, commits: commits, planner: planner{opts: u.opts, now: time.Now(),
-		target: u.a.opts.TargetFileBytes, keyed: w.keyed()}}
+	s := &surveyor{snap: snap, jobs: w.jobs, rents: w.rents, came: w.came, commits: commits, planner: planner{opts: u.opts,
+		now: time.Now(), target: u.a.opts.TargetFileBytes, keyed: w.keyed()}}
 	c, err := s.look(ctx)
 	if err != nil {
 		return again, err
 	}
-	w.rents = s.paid
+	w.rents, w.came = s.paid, s.open()
 	if len(c.Needs) == 0 {
 		return u.vacuum(ctx, w, snap, c.again)
 	}

@@ -126,3 +126,35 @@ func TestUpkeep_DayOfCommits_ClosedPartitionsHaveAsManyFilesAsTheirSizeAsksFor(t
 		t.Logf("%d commits, %d pieces of upkeep, %d bytes in %d partitions", commits, works, total, len(files))
 	})
 }
+
+func TestUpkeep_AllFilesOfAnOpenPartitionWerePacked_ItStaysOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var works []freshet.Upkeep
+		target := lake.NewTarget(w.open, app, &lake.TargetOptions{Upkeep: &lake.UpkeepOptions{SmallFiles: 4,
+			ClosedAfter: time.Hour, Done: func(did freshet.Upkeep) { works = append(works, did) }}})
+		must(t, target.Open(t.Context()))
+		must(t, target.Ensure(t.Context(), "t", clickSchema))
+		_, err := target.Start(t.Context(), "t", freshet.Progress{keyedLane: -1})
+		must(t, err)
+		r, last := rand.New(rand.NewPCG(1, 2)), int64(-1)
+		for _, rows := range []int64{3000, 3000, 3000, 3000, 5, 5, 5, 5} { // two classes of size
+			b := clicks(r, last, rows)
+			last = b.Last
+			_, err := target.Write(t.Context(), b)
+			must(t, err)
+			commitAll(t, target)
+			pass(time.Minute)
+		}
+		files, _ := w.partitions(t, "t")
+		if len(works) != 2 || files["."] != 2 {
+			t.Errorf("got %d files after %+v, want 2 after twice 4 of one size became one", files["."], works)
+		}
+		pass(2 * time.Hour)
+		synctest.Wait()
+		if files, _ := w.partitions(t, "t"); len(works) != 3 || files["."] != 1 {
+			t.Errorf("got %d files of a closed partition after %+v, want 1", files["."], works)
+		}
+		must(t, target.Close(context.Background()))
+	})
+}
