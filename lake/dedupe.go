@@ -16,8 +16,8 @@ import (
 )
 
 // DedupeOptions have Append take no row twice: one is dropped when the table has a row of the same key whose time is less
-// than Within apart. Rows older than the greatest time of the table less Within are not looked at, so that what comes as late
-// is added without being compared with them.
+// than Within apart. Rows of the table that are older than its greatest time less Within are not looked at, so that what comes
+// late is added without being compared with them.
 type DedupeOptions struct {
 	Key    []string      // columns of atomic types. None may be null
 	Within time.Duration // of the source

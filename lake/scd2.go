@@ -1,11 +1,14 @@
 package lake
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/expr"
 )
@@ -85,6 +88,46 @@ func (o *TargetOptions) checkHistory(fault func(format string, args ...any)) {
 	if d := o.Key.Deletes; d != HardDeletes && d != IgnoreDeletes {
 		fault("deletes: found %s, wanted hard (the row's time ends) or ignore in mode scd2", d)
 	}
+}
+
+// suitsHistory refuses a table that the mode would spoil: rows that are no history, or a history, where a key has one row.
+// Errors: *freshet.Error with CodeSchemaMismatch.
+func (t *table) suitsHistory(ctx context.Context, snap *delta.Snapshot) error {
+	if snap == nil {
+		return nil
+	}
+	o := &t.a.opts
+	lacks := func(name string) bool {
+		f, _ := snap.Schema().Lookup(name)
+		return f == nil
+	}
+	refuse := func(msg, fix string) error {
+		return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.name, Msg: msg, Fix: fix}
+	}
+	if o.Mode != SCD2 {
+		if !o.Mode.keyed() || lacks(LastSaidColumn) || lacks(AlsoSaidColumn) {
+			return nil
+		}
+		return refuse(fmt.Sprintf("the table is a history, which mode scd2 made, and mode %s would leave one row a key of it",
+			o.Mode), "set the mode to scd2, or write to another table")
+	}
+	var missing []string
+	for _, f := range o.Periods.fills(nil) {
+		if lacks(f.name) {
+			missing = append(missing, f.name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	for _, err := range snap.Files(ctx, nil) {
+		if err != nil {
+			return explain(t.name, err)
+		}
+		return refuse(fmt.Sprintf("the table has rows and no column %s: it is no history with such columns",
+			strings.Join(missing, ", ")), "write to another table, or name the history's columns as it has them: history")
+	}
+	return nil
 }
 
 // containsFold reports whether a name is among others, its case ignored.

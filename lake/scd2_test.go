@@ -3,6 +3,7 @@ package lake_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -98,6 +99,38 @@ func is(id int64, text string, at int64) itemChange {
 }
 
 func gone(id, at int64) itemChange { return itemChange{freshet.Delete, item{id, nil, nil, at}} }
+
+// A table that is a history to one run and none to another would be spoilt without a word.
+func TestSCD2_ModeOrColumnsChanged_TableIsRefused(t *testing.T) {
+	plain := &lake.TargetOptions{Mode: lake.Upsert, Key: lake.KeyOptions{Columns: []string{"id"}, SequenceBy: []string{"at"}}}
+	renamed := historyOptions("")
+	renamed.Periods.From = "since"
+	for name, c := range map[string]struct{ first, then *lake.TargetOptions }{
+		"one row a key of a history": {historyOptions(""), plain},
+		"a history of plain rows":    {plain, historyOptions("")},
+		"other names":                {historyOptions(""), renamed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			for _, o := range []*lake.TargetOptions{c.first, c.then} {
+				o.Key.IndexDir = t.TempDir()
+			}
+			target := w.running(t, c.first)
+			must(t, target.Ensure(t.Context(), "t", itemSchema))
+			_, err := target.Start(t.Context(), "t", freshet.Progress{keyedLane: -1})
+			must(t, err)
+			_, err = target.Write(t.Context(), itemBatch("t", keyedLane, -1, []itemChange{is(1, "a", 5)}))
+			must(t, err)
+			commitAll(t, target)
+			err = w.running(t, c.then).Ensure(t.Context(), "t", itemSchema)
+			var e *freshet.Error
+			if !errors.As(err, &e) || e.Code != freshet.CodeSchemaMismatch || e.Fix == "" {
+				t.Errorf("got %v, want %s with a remedy", err, freshet.CodeSchemaMismatch)
+			}
+			must(t, w.running(t, c.first).Ensure(t.Context(), "t", itemSchema))
+		})
+	}
+}
 
 // The example of Spark's AUTO CDC, and others, each change in a commit of its own.
 func TestSCD2_Changes_History(t *testing.T) {

@@ -310,6 +310,9 @@ func (a *Target) Ensure(ctx context.Context, table string, schema *arrow.Schema)
 	if err != nil {
 		return err
 	}
+	if err := t.suitsHistory(ctx, snap); err != nil {
+		return err
+	}
 	k := &keptStarts{}
 	if snap == nil {
 		if k, err = t.kept(ctx); err != nil {

@@ -216,13 +216,27 @@ func (a *Target) openTombstones(table string) (*tombstones, error) {
 	return &tombstones{companion: companion{name: name, st: st, engine: a.opts.EngineInfo}, opts: a.opts.Key.Tombstones}, nil
 }
 
-// lookAtTombstones finds the tombstones of now, for the index to show.
-func (t *table) lookAtTombstones(ctx context.Context) (err error) {
+// lookAtTombstones finds the tombstones of now, for the index to show. Errors: *freshet.Error with CodeSchemaMismatch when
+// they are of another key or sequence.
+func (t *table) lookAtTombstones(ctx context.Context) error {
 	if t.tombstones == nil {
 		return nil
 	}
-	if t.index.tombs, err = t.tombstones.look(ctx); err != nil {
+	tombs, err := t.tombstones.look(ctx)
+	if err != nil {
 		return explain(t.tombstones.name, err)
 	}
+	if tombs != nil {
+		for _, name := range t.index.columns {
+			if f, _ := tombs.Schema().Lookup(name); f == nil {
+				return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.tombstones.name,
+					Msg: fmt.Sprintf("column %q: the key or the sequence has it, and what is remembered of deleted keys has the "+
+						"columns %s", name, columnNames(tombs.Schema())),
+					Fix: "leave key and sequence_by as they were; or name a new table for it, which begins with no deletes: " +
+						"tombstones: {table: …}"}
+			}
+		}
+	}
+	t.index.tombs = tombs
 	return nil
 }

@@ -68,6 +68,32 @@ func TestTombstones_DeleteWithoutSequence_HasThatOfTheRow(t *testing.T) {
 	compareItems(t, w.items(t, "t"), map[int64]item{1: put(1, 12, 5).item})
 }
 
+func TestTombstones_OfAnotherKeyOrSequence_AreRefused(t *testing.T) {
+	w, commit := keyedTable(t, sequenced(lake.HardDeletes))
+	commit(put(1, 10, 5), del(2, 9))
+	for name, key := range map[string]lake.KeyOptions{
+		"key":      {Columns: []string{"n"}, SequenceBy: []string{"at"}},
+		"sequence": {Columns: []string{"id"}, SequenceBy: []string{"n"}},
+	} {
+		key.IndexDir = t.TempDir()
+		target := w.running(t, &lake.TargetOptions{Mode: lake.Upsert, Key: key})
+		_, err := target.Resume(t.Context(), "t", []freshet.Lane{keyedLane})
+		must(t, err)
+		must(t, target.Ensure(t.Context(), "t", itemSchema))
+		_, err = target.Write(t.Context(), itemBatch("t", keyedLane, 1, []itemChange{put(1, 11, 6)}))
+		must(t, err)
+		commits, err := target.Seal(t.Context())
+		must(t, err)
+		_, err = commits[0].Run(t.Context())
+		commits[0].Abort()
+		var e *freshet.Error
+		if !errors.As(err, &e) || e.Code != freshet.CodeSchemaMismatch || e.Place != lake.TombstonesName("t") || e.Fix == "" {
+			t.Errorf("another %s: got %v, want %s of the tombstones with a remedy", name, err, freshet.CodeSchemaMismatch)
+		}
+	}
+	compareItems(t, w.items(t, "t"), map[int64]item{1: put(1, 10, 5).item})
+}
+
 func TestTombstones_SoftDelete_OlderRowDoesNotBringItBack(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("index lost ", lost), func(t *testing.T) {
