@@ -2,6 +2,7 @@ package delta
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -25,6 +26,8 @@ func FuzzCheckpoint(f *testing.F) {
 		}
 		for _, want := range []kinds{kindState, kindFiles | kindStats | refuseUnknown} {
 			n := 0
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			for _, err := range readCheckpointFile(ctx, st, "f", int64(len(data)), want, nil) {
 				if err != nil {
 					break
@@ -35,6 +38,10 @@ func FuzzCheckpoint(f *testing.F) {
 			}
 			if ctx.Err() != nil {
 				t.Fatal("reading takes more than ten seconds")
+			}
+			runtime.ReadMemStats(&after) // all that was ever held, what each action took and was given up included
+			if took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+10*len(data)+4096*n); took > most {
+				t.Fatalf("%d bytes took %d of memory, for %d actions", len(data), took, n)
 			}
 		}
 	})
