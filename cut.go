@@ -21,7 +21,7 @@ type Cutter interface {
 
 // Moment is what the pipe knows of a cut.
 type Moment struct {
-	// Newest is the greatest time of the origin among what this run committed; zero when unknown.
+	// Newest is the time of the newest record among what this run committed; zero when unknown.
 	Newest time.Time
 	// Opens is set when the cut stands at the end of a day: every row before it was committed by the origin before
 	// this day began, and none after it was, but for late ones. 0: it stands somewhere.

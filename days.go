@@ -171,7 +171,11 @@ func (w *writer) closeDay(ctx context.Context, ended bool) error {
 	}
 	switch {
 	case w.cut:
-		w.log.Info("a day is over", "next", next.String())
+		if d.open == 0 {
+			w.log.Info("the first day that is kept has begun", "day", next.String())
+		} else {
+			w.log.Info("a day is over", "day", d.open.String(), "next", next.String())
+		}
 		d.open = next
 		w.unpark()
 	case rewound != w.rewound: // a commit was stale: its lanes come to the end of the day once more

@@ -33,7 +33,7 @@ type CutOptions struct {
 type Cut struct {
 	Number     int64
 	RecordedAt time.Time
-	SourceTime time.Time   // the greatest time of the origin among what had been committed; zero when unknown
+	SourceTime time.Time   // of the newest record among what had been committed; zero when unknown
 	Opens      freshet.Day // the day that began with it; 0: it does not stand at the end of a day
 	First      bool        // with Opens: days were not told apart before it
 	Plan       string

@@ -63,7 +63,7 @@ func (c *cli) cutList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list CUTS",
 		Short: "The cuts, the newest first",
-		Long: `List the cuts of a pipeline, the newest first: their numbers, when they were recorded, the greatest time of the source
+		Long: `List the cuts of a pipeline, the newest first: their numbers, when they were recorded, the time of the newest record
 that they hold, and the day of which they hold all, if they stand at the end of one.`,
 		Example: `  freshet cut list ./lake/orders_cuts -n 5
   freshet cut list pipelines/orders.yaml --days
