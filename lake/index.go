@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -154,9 +155,17 @@ func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 	return r.rebuild(ctx, snap)
 }
 
-// held says of an index that another process has it.
+// held says of an index that another process has it, or that its folder will not do.
 func (r *rowIndex) held(err error) error {
-	if !errors.Is(err, keyindex.ErrLocked) {
+	var disk *fs.PathError
+	switch {
+	case errors.Is(err, keyindex.ErrLocked):
+	case errors.As(err, &disk):
+		return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassEnvironment, Place: r.t.name, Err: err,
+			Msg: "the folder of the key index cannot be used",
+			Fix: "make it a folder with room that we may write, or name another: index_dir; the index is a cache, and nothing " +
+				"is lost"}
+	default:
 		return err
 	}
 	return &freshet.Error{Code: freshet.CodeConflict, Class: freshet.ClassEnvironment, Place: r.t.name, Err: err,

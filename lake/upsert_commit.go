@@ -289,8 +289,10 @@ func extremes[T cmp.Ordered](n int, null func(int) bool, value func(int) T) (low
 // distrust has the index opened and brought forward anew before it is used next. What went wrong with it concerns nobody
 // else: the commit has landed.
 func (r *rowIndex) distrust(err error) {
-	r.t.a.opts.Retry("key index of "+r.t.name, err)
-	r.t.a.opts.Recovered("key index of " + r.t.name)
+	if !errors.Is(err, context.Canceled) { // the run ends
+		r.t.a.opts.Retry("key index of "+r.t.name, err)
+		r.t.a.opts.Recovered("key index of " + r.t.name)
+	}
 	_ = r.close()
 	r.files.clear()
 }

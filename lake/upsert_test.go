@@ -2,11 +2,13 @@ package lake_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -468,5 +470,25 @@ func TestUpsert_SoftDelete_RowStaysWithTheTime(t *testing.T) {
 	commit(put(1, 11, 10))
 	if got := deleted(); len(got) != 0 {
 		t.Errorf("got the deleted keys %v once 1 came back, want none", got)
+	}
+}
+
+func TestUpsert_IndexFolderIsAFile_SaysWhatToDo(t *testing.T) {
+	dir := t.TempDir() + "/index"
+	must(t, os.WriteFile(dir, []byte("no folder"), 0o600))
+	w := newWorld()
+	target := w.running(t, &lake.TargetOptions{Mode: lake.Mirror, Key: lake.KeyOptions{Columns: []string{"id"}, IndexDir: dir}})
+	must(t, target.Ensure(t.Context(), "t", itemSchema))
+	_, err := target.Start(t.Context(), "t", freshet.Progress{keyedLane: -1})
+	must(t, err)
+	_, err = target.Write(t.Context(), itemBatch("t", keyedLane, -1, []itemChange{put(1, 1, 1)}))
+	must(t, err)
+	commits, err := target.Seal(t.Context())
+	must(t, err)
+	_, err = commits[0].Run(t.Context())
+	commits[0].Abort()
+	var e *freshet.Error
+	if !errors.As(err, &e) || e.Class != freshet.ClassEnvironment || !strings.Contains(e.Fix, "index_dir") {
+		t.Errorf("got %v, want an error of the environment that names index_dir", err)
 	}
 }
