@@ -163,7 +163,7 @@ func (w *writer) closeDay(ctx context.Context, ended bool) error {
 	}
 	next := slices.Min(slices.Collect(maps.Values(d.parked)))
 	rewound := w.rewound
-	if err := w.flush(ctx, group{opens: next, lanes: w.lanes.ours()}); err != nil {
+	if err := w.flush(ctx, group{opens: next, lanes: w.reading()}); err != nil {
 		return err
 	}
 	if err := w.settled(ctx); err != nil {
@@ -203,9 +203,26 @@ func (w *writer) unpark() {
 	}
 }
 
+// reading are the lanes that this run reads, by table. The progress of others' is asked for, too, and so a source that knows
+// which it reads is believed.
+func (w *writer) reading() map[string][]Lane {
+	ours := w.lanes.ours()
+	if _, tells := w.source.(Ender); !tells {
+		return ours
+	}
+	for table, all := range ours {
+		ours[table] = slices.DeleteFunc(all, func(l Lane) bool {
+			_, known := w.laneEnd(laneKey{table, l})
+			return !known
+		})
+	}
+	return ours
+}
+
 // Ender is a Source that knows where its lanes end.
 type Ender interface {
-	// End returns the last seq that the origin had of the lane when it was asked last; known is false when it never was.
+	// End returns the last seq that the origin had of the lane when it was asked last; known is false when it never was, and
+	// when the source does not read the lane.
 	End(table string, l Lane) (last int64, known bool)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,6 +29,7 @@ type cutting struct {
 type cut struct {
 	rows  map[string]int
 	opens freshet.Day
+	lanes map[string][]freshet.Lane
 }
 
 func (c *cutting) Cut(_ context.Context, m freshet.Moment) (bool, error) {
@@ -36,7 +38,7 @@ func (c *cutting) Cut(_ context.Context, m freshet.Moment) (bool, error) {
 	if c.fail != nil {
 		return false, c.fail
 	}
-	made := cut{rows: map[string]int{}, opens: m.Opens}
+	made := cut{rows: map[string]int{}, opens: m.Opens, lanes: m.Lanes}
 	for _, name := range c.names {
 		made.rows[name] = len(c.tables.Rows(name))
 	}
@@ -149,6 +151,36 @@ func TestDays_LaneBehind_IsWaitedFor(t *testing.T) {
 		}
 		must(t, end())
 		r.checkAll(t)
+	})
+}
+
+// starter is a source that records where all lanes begin, also those that another process reads.
+type starter struct {
+	*freshettest.Source
+	all freshet.Progress
+}
+
+func (s starter) Open(ctx context.Context, down freshet.Downstream) error {
+	if err := s.Source.Open(ctx, down); err != nil {
+		return err
+	}
+	_, err := down.Start(ctx, "t", s.all)
+	return err
+}
+
+func TestDays_StartsOfLanesThatAnotherReads_AreNotTakenForLanesOfOurs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newCutting(2, freshettest.SourceOptions{TellEnds: true, Lanes: []freshet.Lane{lane0}},
+			freshet.Options{Every: time.Second, Days: &freshet.Days{Wait: time.Minute}}, nil, "t")
+		r.Source = starter{r.source, freshet.Progress{lane0: -1, lane1: -1}}
+		end := r.begin(t)
+		r.add(lane0, day)
+		<-time.After(2 * time.Minute)
+		_, ends := c.recorded()
+		if len(ends) != 1 || !slices.Equal(ends[0].lanes["t"], []freshet.Lane{lane0}) {
+			t.Errorf("got %v, want one day opened by a process that says it reads %s alone", ends, lane0)
+		}
+		must(t, end())
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -288,9 +289,15 @@ func (s *Source) Acked(table string) freshet.Progress {
 	return maps.Clone(s.acked[table])
 }
 
-// End is the last seq of the lane, of a source that tells.
+// End is the last seq of a lane that the source reads; of a source that does not tell, it is never reached.
 func (s *Source) End(_ string, l freshet.Lane) (last int64, known bool) {
-	return s.origin.last(l), s.opts.TellEnds
+	s.mu.Lock()
+	_, ours := s.pos[l]
+	s.mu.Unlock()
+	if !s.opts.TellEnds {
+		return math.MaxInt64, ours
+	}
+	return s.origin.last(l), ours
 }
 
 // Close ends it.
