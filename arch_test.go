@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"internal/metrics":   {""},
 	"internal/demo":      {},
 	"kafka":              {""},
+	"postgres":           {""},
 	"transform":          {"", "expr"},
 	"lake":               {"", "delta", "store", "expr", "internal/keyindex"},
 	"docs":               {},
@@ -44,6 +45,7 @@ var mayImport = map[string][]string{
 // onlyIn names the one place of a third-party package, by the beginning of its path.
 var onlyIn = map[string][]string{
 	"github.com/twmb/franz-go":               {"kafka", "internal/demo"},
+	"github.com/jackc/":                      {"postgres"},
 	"github.com/aws/":                        {"store/s3"},
 	"golang.org/x/oauth2":                    {"store/gcs"},
 	"github.com/Azure/":                      {"store/azure"},

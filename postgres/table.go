@@ -1,0 +1,34 @@
+package postgres
+
+// Table is a table of the source as the catalog, or a Relation message of the log, tells it.
+type Table struct {
+	OID      uint32
+	Schema   string
+	Name     string
+	Identity Identity
+	Columns  []Column // in the order in which rows have them
+}
+
+// Identity is what the log tells of a row before an update or a delete: REPLICA IDENTITY.
+type Identity byte
+
+// The identities, in the letters of pg_class.relreplident.
+const (
+	IdentityKey     Identity = 'd' // the columns of the primary key; nothing where there is none
+	IdentityNothing Identity = 'n'
+	IdentityFull    Identity = 'f' // all columns
+	IdentityIndex   Identity = 'i' // the columns of an index
+)
+
+// Column is a column of a Table.
+type Column struct {
+	Name      string
+	Type      uint32 // the type's OID
+	Modifier  int32  // of the type, -1: none
+	Key       bool   // it is part of the replica identity
+	NotNull   bool   // as far as is known: Relation messages do not say
+	Generated bool   // likewise
+}
+
+// String is the table's name as people write it: "public.orders".
+func (t *Table) String() string { return t.Schema + "." + t.Name }
