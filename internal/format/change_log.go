@@ -6,6 +6,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // changeLog is what a decoder of changes knows of its rows beside their columns. Nil is that of a decoder of
@@ -144,19 +145,19 @@ func captureIn(t *fieldTable, path []string, s slot) {
 func newRecordPart() *node {
 	n, _ := planStruct(nil, "")
 	n.nullable, n.fields.loose = true, true
-	n.store = &structs{validity: validity{required: true}}
+	n.store = &column.Structs{Validity: column.Validity{Required: true}}
 	return n
 }
 
 // nowhere is a column that keeps nothing.
 type nowhere struct{}
 
-func (nowhere) rows() int                           { return 0 }
-func (nowhere) appendNull()                         {}
-func (nowhere) truncate(int)                        {}
-func (nowhere) nullAt(int) bool                     { return false }
-func (nowhere) reserve()                            {}
-func (nowhere) take(arrow.DataType) arrow.ArrayData { return nil }
+func (nowhere) Rows() int                           { return 0 }
+func (nowhere) AppendNull()                         {}
+func (nowhere) Truncate(int)                        {}
+func (nowhere) NullAt(int) bool                     { return false }
+func (nowhere) Reserve()                            {}
+func (nowhere) Take(arrow.DataType) arrow.ArrayData { return nil }
 
 // keyFields gives the row at hand, which was begun, those values of the record's key that it lacks. The key is a
 // JSON object, or for one column the value itself: as JSON, or as text that JSON has no quotes for.
@@ -196,7 +197,7 @@ func (d *jsonDecoder) keyFields(key []byte, single *field) int {
 // keyValue appends a key that is one value.
 func (d *jsonDecoder) keyValue(n *node, key []byte, i int) int {
 	if n.kind == kindBinary {
-		n.store.(*text).append(key)
+		n.store.(*column.Text).Append(key)
 		return len(key)
 	}
 	if !utf8.Valid(key) {

@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // ChangeOptions say how records tell of changes to rows with a key. The zero value, or nil, is a compacted
@@ -254,7 +255,7 @@ func (r *changeReader) row(key, value []byte, i int) int {
 	if r.nullKey(of) || !r.absent(t, len(value)) {
 		return failed
 	}
-	r.root.store.(*structs).n++
+	r.root.store.(*column.Structs).N++
 	r.rescue.finish()
 	r.changes.kinds = append(r.changes.kinds, kind)
 	return 0
@@ -325,7 +326,7 @@ func (d *jsonDecoder) nullKey(of []int) bool {
 	for _, k := range of {
 		f := &t.list[k]
 		if f.object == t.object || f.object == t.given {
-			if !f.node.store.nullAt(row) {
+			if !f.node.store.NullAt(row) {
 				continue
 			}
 		}

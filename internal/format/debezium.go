@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // DebeziumOptions say how a connector of Debezium's is set. The zero value, or nil, is its defaults.
@@ -109,7 +110,7 @@ func NewDebezium(o *Options, z *DebeziumOptions) (*Debezium, error) {
 // another type; a column of the key that is not there.
 func (f *Debezium) NewDecoder(schema *arrow.Schema) (freshet.Decoder, error) {
 	r := &debeziumReader{f: f, envelope: planEnvelope(f.opts.TrustBefore)}
-	apart := map[string]column{}
+	apart := map[string]column.Column{}
 	for _, name := range f.opts.Source {
 		c := sourceColumns[name]
 		at := schema.FieldIndices("_" + name)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // debeziumReader reads records of Debezium.
@@ -341,7 +342,7 @@ func (r *debeziumReader) deleted(key []byte) int {
 	r.changes.leavesAbsent = true
 	r.absent(t, len(key))
 	r.changes.leavesAbsent = false
-	r.root.store.(*structs).n++
+	r.root.store.(*column.Structs).N++
 	r.rescue.finish()
 	r.log(freshet.Delete)
 	return 0
@@ -404,7 +405,7 @@ func (r *debeziumReader) deletedBefore() int {
 	for _, k := range r.key {
 		isKey[k] = true
 		f := &r.root.fields.list[k]
-		if f.node.store.nullAt(row) {
+		if f.node.store.NullAt(row) {
 			r.fail(freshet.CodeBadChange, -1, "found no value in the key, or null, wanted %s", f.node.typeName)
 			return r.inField(f.name)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // sourceColumn is what a column can tell of a change's source. It is null where the connector does not say.
@@ -50,22 +51,22 @@ func SourceField(name string) (f arrow.Field, ok bool) {
 	return arrow.Field{Name: "_" + name, Type: c.t, Nullable: true}, ok
 }
 
-func (c sourceColumn) store() column {
+func (c sourceColumn) store() column.Column {
 	if c.t.ID() == arrow.STRING {
-		return newText(validity{})
+		return column.NewText(column.Validity{})
 	}
-	return &fixed[int64]{}
+	return &column.Fixed[int64]{}
 }
 
 // sourceStore is a column of the source while it is filled.
 type sourceStore struct {
 	sourceColumn
-	into column
+	into column.Column
 }
 
 // append appends what the record at hand has.
 func (s *sourceStore) append(r *debeziumReader) {
-	if store, ok := s.into.(*text); ok {
+	if store, ok := s.into.(*column.Text); ok {
 		var v []byte
 		if s.text != nil {
 			v = s.text(r)
@@ -73,13 +74,13 @@ func (s *sourceStore) append(r *debeziumReader) {
 			v = r.word(s.slot)
 		}
 		if v == nil {
-			store.appendNull()
+			store.AppendNull()
 		} else {
-			store.append(v)
+			store.Append(v)
 		}
 		return
 	}
-	store := s.into.(*fixed[int64])
+	store := s.into.(*column.Fixed[int64])
 	v, ok := int64(0), false
 	if s.long != nil {
 		v, ok = s.long(r)
@@ -87,9 +88,9 @@ func (s *sourceStore) append(r *debeziumReader) {
 		v, ok = r.whole(s.slot)
 	}
 	if ok {
-		store.append(v)
+		store.Append(v)
 	} else {
-		store.appendNull()
+		store.AppendNull()
 	}
 }
 

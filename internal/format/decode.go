@@ -7,6 +7,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // NewDecoder returns a decoder into these columns. Errors: a column of a type that Delta does not have, names
@@ -17,16 +18,16 @@ func (f *JSON) NewDecoder(schema *arrow.Schema) (freshet.Decoder, error) {
 
 // newDecoder returns a decoder of plain records. The columns named apart are not read from fields: who reads
 // the records fills them.
-func newDecoder(opts *Options, schema *arrow.Schema, apart map[string]column) (*jsonDecoder, error) {
+func newDecoder(opts *Options, schema *arrow.Schema, apart map[string]column.Column) (*jsonDecoder, error) {
 	d := &jsonDecoder{opts: *opts, schema: schema, columns: columnsIn(schema.Fields()),
-		scanner: scanner{maxDepth: opts.MaxDepth}, apart: make([]column, schema.NumFields())}
+		scanner: scanner{maxDepth: opts.MaxDepth}, apart: make([]column.Column, schema.NumFields())}
 	d.read = d.plainRecord
 	if opts.NewFields == Rescue {
 		at := schema.FieldIndices(RescuedColumn)
 		if len(at) != 1 || schema.Field(at[0]).Type.ID() != arrow.STRING || !schema.Field(at[0]).Nullable {
 			return nil, errNoRescued
 		}
-		d.rescue.into = newText(validity{})
+		d.rescue.into = column.NewText(column.Validity{})
 		d.apart[at[0]] = d.rescue.into
 	}
 	var read []arrow.Field
@@ -64,8 +65,8 @@ type jsonDecoder struct {
 
 	// read appends the rows of a record and returns failed if it cannot be taken.
 	read    func(key, value []byte) int
-	apart   []column // by position in the schema: columns that are not fields of the root; else nil
-	places  []int    // the positions in the schema of the root's fields
+	apart   []column.Column // by position in the schema: columns that are not fields of the root; else nil
+	places  []int           // the positions in the schema of the root's fields
 	changes *changeLog
 	slots   [slotCount][]byte // values of the record at hand that tell of it, as their JSON text
 
@@ -76,7 +77,7 @@ type jsonDecoder struct {
 // keepBytes is how large the memory for single records may stay from one batch to the next.
 const keepBytes = 1 << 20
 
-func (d *jsonDecoder) Len() int { return d.root.store.rows() }
+func (d *jsonDecoder) Len() int { return d.root.store.Rows() }
 
 func (d *jsonDecoder) Append(p freshet.Payload) (int, error) {
 	payload := p.Value
@@ -113,19 +114,19 @@ func (d *jsonDecoder) Append(p freshet.Payload) (int, error) {
 }
 
 func (d *jsonDecoder) reserve() {
-	d.root.store.reserve()
+	d.root.store.Reserve()
 	for _, c := range d.apart {
 		if c != nil {
-			c.reserve()
+			c.Reserve()
 		}
 	}
 }
 
 func (d *jsonDecoder) truncate(rows int) {
-	d.root.store.truncate(rows)
+	d.root.store.Truncate(rows)
 	for _, c := range d.apart {
 		if c != nil {
-			c.truncate(rows)
+			c.Truncate(rows)
 		}
 	}
 	d.changes.truncate(rows)
@@ -178,7 +179,7 @@ func (d *jsonDecoder) object(n *node, b []byte, i int) int {
 	if t.other == t.object && !t.loose {
 		d.changes.standIns = append(d.changes.standIns, n)
 	}
-	n.store.(*structs).n++
+	n.store.(*column.Structs).N++
 	d.close()
 	return i
 }
@@ -304,7 +305,7 @@ func (d *jsonDecoder) absent(t *fieldTable, i int) bool {
 			continue
 		}
 		if d.changes.leaves() && t == d.root.fields && k < len(d.places) {
-			f.node.store.appendNull()
+			f.node.store.AppendNull()
 			d.changes.mark(d.Len(), d.places[k])
 			continue
 		}
@@ -320,7 +321,7 @@ func (d *jsonDecoder) absent(t *fieldTable, i int) bool {
 			d.inField(f.name)
 			return false
 		}
-		f.node.store.appendNull()
+		f.node.store.AppendNull()
 	}
 	return true
 }
@@ -346,7 +347,7 @@ func (d *jsonDecoder) list(n *node, b []byte, i int) int {
 			return failed
 		}
 	}
-	n.store.(*lists).finish()
+	n.store.(*column.Lists).Finish()
 	d.rescue.leave()
 	d.close()
 	return i
@@ -385,7 +386,7 @@ func (d *jsonDecoder) dictionary(n *node, b []byte, i int) int {
 			return failed
 		}
 	}
-	n.store.(*lists).finish()
+	n.store.(*column.Lists).Finish()
 	d.rescue.leave()
 	d.keys.end(&keys)
 	d.close()
@@ -395,14 +396,14 @@ func (d *jsonDecoder) dictionary(n *node, b []byte, i int) int {
 // Flush returns the rows since the last Flush as a record of the schema.
 func (d *jsonDecoder) Flush() freshet.Decoded {
 	rows := d.Len()
-	fields := d.root.store.(*structs).fields
+	fields := d.root.store.(*column.Structs).Fields
 	columns := make([]arrow.Array, 0, d.schema.NumFields())
 	for i, f := range d.schema.Fields() {
 		c := d.apart[i]
 		if c == nil {
 			c, fields = fields[0], fields[1:]
 		}
-		data := c.take(f.Type)
+		data := c.Take(f.Type)
 		columns = append(columns, array.MakeFromData(data))
 		data.Release()
 	}
@@ -410,7 +411,7 @@ func (d *jsonDecoder) Flush() freshet.Decoded {
 	for _, c := range columns {
 		c.Release()
 	}
-	d.root.store.(*structs).n = 0
+	d.root.store.(*column.Structs).N = 0
 	d.appended = 0
 	if cap(d.zip.out) > keepBytes || cap(d.scratch) > keepBytes || cap(d.keys.arena) > keepBytes {
 		d.zip, d.scratch, d.keys = gunzipper{}, nil, keySet{} // one large record has made them large

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // defaultPlaceholder is what Debezium writes for a value that the origin's log does not have.
@@ -64,15 +66,15 @@ func (p *placeholder) isText(v []byte) bool {
 // isLast reports whether the last row of a column, which this is, stands for a value that was not sent.
 func (p *placeholder) isLast(n *node, row int) bool {
 	switch store := n.store.(type) {
-	case *text:
-		return p.isText(store.data[store.offsets[row]:])
-	case *lists:
-		first, end := int(store.offsets[row]), int(store.offsets[row+1])
+	case *column.Text:
+		return p.isText(store.Data[store.Begin(row):])
+	case *column.Lists:
+		first, end := store.Begin(row), store.Begin(row+1)
 		if n.plain == kindMap {
 			return end-first == 1 && p.isLast(n.first, first) && p.isLast(n.second, first)
 		}
 		return end-first == 1 && n.first.isText() && p.isLast(n.first, first) ||
-			end-first == len(p.bytes) && p.isBytes(store.elements[0], first)
+			end-first == len(p.bytes) && p.isBytes(store.Elements[0], first)
 	}
 	return false
 }
@@ -82,16 +84,16 @@ func (n *node) isText() bool {
 }
 
 // isBytes reports whether the numbers of a column, from the first on, are the bytes of the placeholder.
-func (p *placeholder) isBytes(c column, first int) bool {
+func (p *placeholder) isBytes(c column.Column, first int) bool {
 	switch c := c.(type) {
-	case *fixed[int8]:
-		return sameNumbers(c.values[first:], p.bytes)
-	case *fixed[int16]:
-		return sameNumbers(c.values[first:], p.bytes)
-	case *fixed[int32]:
-		return sameNumbers(c.values[first:], p.bytes)
-	case *fixed[int64]:
-		return sameNumbers(c.values[first:], p.bytes)
+	case *column.Fixed[int8]:
+		return sameNumbers(c.Values[first:], p.bytes)
+	case *column.Fixed[int16]:
+		return sameNumbers(c.Values[first:], p.bytes)
+	case *column.Fixed[int32]:
+		return sameNumbers(c.Values[first:], p.bytes)
+	case *column.Fixed[int64]:
+		return sameNumbers(c.Values[first:], p.bytes)
 	}
 	return false
 }
@@ -122,8 +124,8 @@ func (d *jsonDecoder) dropUnsent() {
 
 // unsend makes a null of the last row of a column, which this is, and marks it.
 func (d *jsonDecoder) unsend(n *node, row, place int) {
-	n.store.truncate(row)
-	n.store.appendNull()
+	n.store.Truncate(row)
+	n.store.AppendNull()
 	d.changes.mark(row, place)
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
+
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // kind is how values of a column are read.
@@ -45,7 +47,7 @@ type node struct {
 	kind     kind
 	plain    kind // what kind is where values have no form of their own
 	nullable bool
-	store    column
+	store    column.Column
 	typeName string // for messages: "decimal(10,2)"
 
 	precision, scale int // of a decimal
@@ -91,7 +93,7 @@ type field struct {
 // planStruct plans the fields of a struct, or of the whole record.
 func planStruct(fields []arrow.Field, path string) (*node, error) {
 	table := &fieldTable{exact: map[string]int{}, folded: map[string]int{}, given: nothingGiven}
-	store := &structs{}
+	store := &column.Structs{}
 	var faults []error
 	for _, f := range fields {
 		child, err := planField(f, join(path, f.Name))
@@ -105,7 +107,7 @@ func planStruct(fields []arrow.Field, path string) (*node, error) {
 			continue
 		}
 		table.add(f.Name, child)
-		store.fields = append(store.fields, child.store)
+		store.Fields = append(store.Fields, child.store)
 	}
 	return &node{kind: kindStruct, plain: kindStruct, typeName: "a struct", store: store, fields: table}, errors.Join(faults...)
 }
@@ -175,7 +177,7 @@ func join(path, name string) string {
 }
 
 func planField(f arrow.Field, path string) (*node, error) {
-	n, err := planType(f.Type, path, validity{required: !f.Nullable})
+	n, err := planType(f.Type, path, column.Validity{Required: !f.Nullable})
 	if err != nil {
 		return nil, err
 	}
@@ -187,18 +189,18 @@ func planField(f arrow.Field, path string) (*node, error) {
 	return n, nil
 }
 
-func planType(t arrow.DataType, path string, v validity) (*node, error) {
+func planType(t arrow.DataType, path string, v column.Validity) (*node, error) {
 	switch t := t.(type) {
 	case *arrow.StructType:
 		n, err := planStruct(t.Fields(), path)
-		n.store.(*structs).validity = v
+		n.store.(*column.Structs).Validity = v
 		return n, err
 	case *arrow.ListType:
 		element, err := planField(t.ElemField(), join(path, "element"))
 		if err != nil {
 			return nil, err
 		}
-		return &node{kind: kindList, typeName: "an array", store: newLists(v, element.store), first: element}, nil
+		return &node{kind: kindList, typeName: "an array", store: column.NewLists(v, element.store), first: element}, nil
 	case *arrow.MapType:
 		key, err1 := planField(t.KeyField(), join(path, "key"))
 		value, err2 := planField(t.ItemField(), join(path, "value"))
@@ -209,13 +211,13 @@ func planType(t arrow.DataType, path string, v validity) (*node, error) {
 			return nil, fmt.Errorf("column %q: found a map whose keys are %s, wanted keys of an atomic type",
 				path, key.typeName)
 		}
-		return &node{kind: kindMap, typeName: "a map", store: newLists(v, key.store, value.store),
+		return &node{kind: kindMap, typeName: "a map", store: column.NewLists(v, key.store, value.store),
 			first: key, second: value}, nil
 	case *arrow.Decimal128Type:
 		return &node{kind: kindDecimal, typeName: fmt.Sprintf("a decimal(%d,%d)", t.Precision, t.Scale),
-			store: &fixed[decimal128.Num]{validity: v}, precision: int(t.Precision), scale: int(t.Scale)}, nil
+			store: &column.Fixed[decimal128.Num]{Validity: v}, precision: int(t.Precision), scale: int(t.Scale)}, nil
 	case *arrow.TimestampType:
-		n := &node{kind: kindTimestamp, typeName: "a timestamp", store: &fixed[int64]{validity: v}}
+		n := &node{kind: kindTimestamp, typeName: "a timestamp", store: &column.Fixed[int64]{Validity: v}}
 		rememberDate(n, []byte("1970-01-01"))
 		if t.TimeZone == "" {
 			n.kind, n.typeName = kindTimestampNTZ, "a timestamp without zone"
@@ -230,30 +232,30 @@ func planType(t arrow.DataType, path string, v validity) (*node, error) {
 	return nil, fmt.Errorf("column %q: found the Arrow type %s, wanted one that Delta has", path, t)
 }
 
-func planPrimitive(id arrow.Type, v validity) *node {
+func planPrimitive(id arrow.Type, v column.Validity) *node {
 	switch id {
 	case arrow.BOOL:
-		return &node{kind: kindBool, typeName: "a boolean", store: &bools{validity: v}}
+		return &node{kind: kindBool, typeName: "a boolean", store: &column.Bools{Validity: v}}
 	case arrow.INT8:
-		return &node{kind: kindByte, typeName: "a byte (-128 to 127)", store: &fixed[int8]{validity: v}}
+		return &node{kind: kindByte, typeName: "a byte (-128 to 127)", store: &column.Fixed[int8]{Validity: v}}
 	case arrow.INT16:
-		return &node{kind: kindShort, typeName: "a short (-32768 to 32767)", store: &fixed[int16]{validity: v}}
+		return &node{kind: kindShort, typeName: "a short (-32768 to 32767)", store: &column.Fixed[int16]{Validity: v}}
 	case arrow.INT32:
-		return &node{kind: kindInt, typeName: "an integer of 32 bits", store: &fixed[int32]{validity: v}}
+		return &node{kind: kindInt, typeName: "an integer of 32 bits", store: &column.Fixed[int32]{Validity: v}}
 	case arrow.INT64:
-		return &node{kind: kindLong, typeName: "a long of 64 bits", store: &fixed[int64]{validity: v}}
+		return &node{kind: kindLong, typeName: "a long of 64 bits", store: &column.Fixed[int64]{Validity: v}}
 	case arrow.FLOAT32:
-		return &node{kind: kindFloat, typeName: "a float", store: &fixed[float32]{validity: v}}
+		return &node{kind: kindFloat, typeName: "a float", store: &column.Fixed[float32]{Validity: v}}
 	case arrow.FLOAT64:
-		return &node{kind: kindDouble, typeName: "a double", store: &fixed[float64]{validity: v}}
+		return &node{kind: kindDouble, typeName: "a double", store: &column.Fixed[float64]{Validity: v}}
 	case arrow.STRING:
-		return &node{kind: kindString, typeName: "a string", store: newText(v)}
+		return &node{kind: kindString, typeName: "a string", store: column.NewText(v)}
 	case arrow.BINARY:
-		return &node{kind: kindBinary, typeName: "a binary in base64", store: newText(v)}
+		return &node{kind: kindBinary, typeName: "a binary in base64", store: column.NewText(v)}
 	case arrow.DATE32:
-		return &node{kind: kindDate, typeName: "a date", store: &fixed[int32]{validity: v}}
+		return &node{kind: kindDate, typeName: "a date", store: &column.Fixed[int32]{Validity: v}}
 	case arrow.NULL:
-		return &node{kind: kindVoid, typeName: "nothing but null", store: &void{}}
+		return &node{kind: kindVoid, typeName: "nothing but null", store: &column.Void{}}
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package format
 import (
 	"encoding/binary"
 	"math/bits"
+
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // quickBool reads true and false. It returns failed for all else.
@@ -18,9 +20,9 @@ func quickBool(b []byte, i int) (v bool, end int) {
 
 // quickText appends the text behind whose opening quote i is, if it is ASCII without escapes, of at most 15
 // bytes, and neither the record nor the room in the column ends near it. It returns failed for all else.
-func (c *text) quickText(b []byte, i int) (end int) {
-	size := len(c.data)
-	if len(b)-i < 16 || cap(c.data)-size < 16 {
+func quickText(c *column.Text, b []byte, i int) (end int) {
+	size := len(c.Data)
+	if len(b)-i < 16 || cap(c.Data)-size < 16 {
 		return failed
 	}
 	b = b[i : i+16]
@@ -39,11 +41,11 @@ func (c *text) quickText(b []byte, i int) (end int) {
 	if b[n] != '"' || ascii&highs != 0 {
 		return failed
 	}
-	room := c.data[size : size+16]
+	room := c.Data[size : size+16]
 	binary.LittleEndian.PutUint64(room, x)
 	binary.LittleEndian.PutUint64(room[8:], y)
-	c.data = c.data[:size+n]
-	c.finish()
+	c.Data = c.Data[:size+n]
+	c.Finish()
 	return i + n + 1
 }
 

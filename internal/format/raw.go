@@ -7,6 +7,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // RawColumn is the one column of the raw format: binary, null for a payload that is nil.
@@ -29,36 +30,36 @@ func (Raw) NewDecoder(schema *arrow.Schema) (freshet.Decoder, error) {
 		return nil, fmt.Errorf("raw format: found the columns %v, wanted one nullable binary column %q",
 			schema.Fields(), RawColumn)
 	}
-	return &rawDecoder{schema: schema, values: newText(validity{})}, nil
+	return &rawDecoder{schema: schema, values: column.NewText(column.Validity{})}, nil
 }
 
 type rawDecoder struct {
 	schema *arrow.Schema
-	values *text
+	values *column.Text
 }
 
 func (d *rawDecoder) Append(p freshet.Payload) (int, error) {
 	payload := p.Value
-	if d.Len() > 0 && len(d.values.data)+len(payload) > flushBytes {
+	if d.Len() > 0 && len(d.values.Data)+len(payload) > flushBytes {
 		return 0, freshet.ErrFull
 	}
 	if payload == nil {
-		d.values.appendNull()
+		d.values.AppendNull()
 	} else {
-		d.values.append(payload)
+		d.values.Append(payload)
 	}
 	return 1, nil
 }
 
-func (d *rawDecoder) Len() int { return d.values.rows() }
+func (d *rawDecoder) Len() int { return d.values.Rows() }
 
 func (d *rawDecoder) Flush() freshet.Decoded {
 	rows := d.Len()
-	data := d.values.take(arrow.BinaryTypes.Binary)
+	data := d.values.Take(arrow.BinaryTypes.Binary)
 	defer data.Release()
 	column := array.MakeFromData(data)
 	defer column.Release()
 	return freshet.Decoded{Rows: array.NewRecordBatch(d.schema, []arrow.Array{column}, int64(rows))}
 }
 
-func (d *rawDecoder) Release() { d.values = newText(validity{}) }
+func (d *rawDecoder) Release() { d.values = column.NewText(column.Validity{}) }

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // newField deals with a value that has no column: it begins at i, and its key is the one at that place of the
@@ -44,8 +45,8 @@ func (d *jsonDecoder) newField(key int, b []byte, i int) int {
 // rescuer writes what a record has beyond the columns as a JSON object, while the record is read: the objects
 // and arrays around a value are opened when there is first something in them, and closed when they are left.
 type rescuer struct {
-	into   *text // nil: nothing is to be rescued
-	wrote  bool  // of this record
+	into   *column.Text // nil: nothing is to be rescued
+	wrote  bool         // of this record
 	levels []rescueLevel
 }
 
@@ -65,9 +66,9 @@ func (r *rescuer) finish() {
 	switch {
 	case r.into == nil:
 	case r.wrote:
-		r.into.finish()
+		r.into.Finish()
 	default:
-		r.into.appendNull()
+		r.into.AppendNull()
 	}
 }
 
@@ -95,7 +96,7 @@ func (r *rescuer) leave() {
 	}
 	top := &r.levels[len(r.levels)-1]
 	if top.opened {
-		r.into.data = append(r.into.data, bracket(top.array)+2) // ASCII: } is { + 2, ] is [ + 2
+		r.into.Data = append(r.into.Data, bracket(top.array)+2) // ASCII: } is { + 2, ] is [ + 2
 	}
 	r.levels = r.levels[:len(r.levels)-1]
 }
@@ -118,31 +119,31 @@ func (r *rescuer) put(key, value []byte) {
 		if i > 0 {
 			r.place(&r.levels[i-1])
 		}
-		r.into.data = append(r.into.data, bracket(level.array))
+		r.into.Data = append(r.into.Data, bracket(level.array))
 		level.opened = true
 	}
 	top := &r.levels[len(r.levels)-1]
 	top.key = string(key)
 	r.place(top)
-	r.into.data = append(r.into.data, value...)
+	r.into.Data = append(r.into.Data, value...)
 }
 
 // place writes all that comes before the value where we are in the level.
 func (r *rescuer) place(l *rescueLevel) {
 	for l.array && l.count < l.index {
 		r.comma(l)
-		r.into.data = append(r.into.data, "null"...)
+		r.into.Data = append(r.into.Data, "null"...)
 	}
 	r.comma(l)
 	if !l.array {
-		r.into.data = append(appendQuoted(r.into.data, l.key), ':')
+		r.into.Data = append(appendQuoted(r.into.Data, l.key), ':')
 	}
 }
 
 // comma counts a member, and writes what parts it from the one before.
 func (r *rescuer) comma(l *rescueLevel) {
 	if l.count > 0 {
-		r.into.data = append(r.into.data, ',')
+		r.into.Data = append(r.into.Data, ',')
 	}
 	l.count++
 }

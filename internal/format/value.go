@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 
 	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // value appends the value at i. What most values are is dealt with here; the rest is other's.
@@ -23,27 +24,27 @@ func (d *jsonDecoder) value(n *node, b []byte, i int) int {
 	switch n.kind {
 	case kindString:
 		if c == '"' {
-			return d.string(n.store.(*text), b, i+1)
+			return d.string(n.store.(*column.Text), b, i+1)
 		}
 	case kindLong:
 		if v, end := quickInt(b, i); end != failed {
-			n.store.(*fixed[int64]).append(v)
+			n.store.(*column.Fixed[int64]).Append(v)
 			return end
 		}
 	case kindDouble:
 		if v, end := quickFloat(b, i); end != failed {
-			n.store.(*fixed[float64]).append(v)
+			n.store.(*column.Fixed[float64]).Append(v)
 			return end
 		}
 	case kindBool:
 		if v, end := quickBool(b, i); end != failed {
-			n.store.(*bools).append(v)
+			n.store.(*column.Bools).Append(v)
 			return end
 		}
 	case kindTimestamp, kindTimestampNTZ:
 		if c == '"' {
 			if us, end := quickMoment(n, b, i+1); end != failed {
-				n.store.(*fixed[int64]).append(us)
+				n.store.(*column.Fixed[int64]).Append(us)
 				return end
 			}
 		}
@@ -77,23 +78,23 @@ func (d *jsonDecoder) null(n *node, b []byte, i int) int {
 	if !n.nullable {
 		return d.fail(freshet.CodeNull, i, "found null, wanted %s: the column is not nullable", n.typeName)
 	}
-	n.store.appendNull()
+	n.store.AppendNull()
 	return end
 }
 
 // string appends the text behind whose opening quote i is.
-func (d *jsonDecoder) string(store *text, b []byte, i int) int {
-	if end := store.quickText(b, i); end != failed {
+func (d *jsonDecoder) string(store *column.Text, b []byte, i int) int {
+	if end := quickText(store, b, i); end != failed {
 		return end
 	}
 	j, ascii := plainEnd(b, i)
 	if j < len(b) && b[j] == '"' && (ascii || utf8.Valid(b[i:j])) {
-		store.append(b[i:j])
+		store.Append(b[i:j])
 		return j + 1
 	}
 	var end int
-	if store.data, end = d.unescape(store.data, b, i); end != failed {
-		store.finish()
+	if store.Data, end = d.unescape(store.Data, b, i); end != failed {
+		store.Finish()
 	}
 	return end
 }
@@ -115,7 +116,7 @@ func (d *jsonDecoder) other(n *node, b []byte, i int) int {
 	ok := end
 	switch {
 	case n.kind == kindJSON || n.kind == kindString:
-		n.store.(*text).append(found)
+		n.store.(*column.Text).Append(found)
 	case n.kind == kindBool:
 		ok = d.fromBool(n, found, i)
 	case (n.kind == kindDouble || n.kind == kindFloat) && isBareFloat(found):
@@ -135,7 +136,7 @@ func (d *jsonDecoder) other(n *node, b []byte, i int) int {
 // wrongType sets the fault, unless the value only stands for one that was not sent.
 func (d *jsonDecoder) wrongType(n *node, found []byte, at int) int {
 	if d.changes.isPlaceholder(found) {
-		n.store.appendNull()
+		n.store.AppendNull()
 		d.changes.standIns = append(d.changes.standIns, n)
 		return at
 	}
@@ -145,9 +146,9 @@ func (d *jsonDecoder) wrongType(n *node, found []byte, at int) int {
 func (d *jsonDecoder) fromBool(n *node, found []byte, at int) int {
 	switch string(found) {
 	case "true", "1":
-		n.store.(*bools).append(true)
+		n.store.(*column.Bools).Append(true)
 	case "false", "0":
-		n.store.(*bools).append(false)
+		n.store.(*column.Bools).Append(false)
 	default:
 		return d.wrongType(n, found, at)
 	}
@@ -157,7 +158,7 @@ func (d *jsonDecoder) fromBool(n *node, found []byte, at int) int {
 // fromText appends the content of a string that is at at, or of a map's key.
 func (d *jsonDecoder) fromText(n *node, content []byte, at int) int {
 	if n.kind == kindString || n.kind == kindJSON {
-		n.store.(*text).append(content)
+		n.store.(*column.Text).Append(content)
 		return at
 	}
 	trimmed := bytes.Trim(content, " \t\r\n")
@@ -168,7 +169,7 @@ func (d *jsonDecoder) fromText(n *node, content []byte, at int) int {
 		if !ok {
 			return d.wrongType(n, quoted(), at)
 		}
-		n.store.(*bools).append(v)
+		n.store.(*column.Bools).Append(v)
 		return at
 	case kindBinary:
 		return d.fromBase64(n, trimmed, at)
@@ -177,13 +178,13 @@ func (d *jsonDecoder) fromText(n *node, content []byte, at int) int {
 		if !ok {
 			return d.wrongType(n, quoted(), at)
 		}
-		n.store.(*fixed[int32]).append(day)
+		n.store.(*column.Fixed[int32]).Append(day)
 		return at
 	case kindTimestamp, kindTimestampNTZ:
 		m, ok := parseMoment(trimmed)
 		if ok && (n.kind == kindTimestamp || m.zone != offset) {
 			rememberDate(n, trimmed)
-			n.store.(*fixed[int64]).append(m.us)
+			n.store.(*column.Fixed[int64]).Append(m.us)
 			return at
 		}
 	case kindFloat, kindDouble:
@@ -226,19 +227,19 @@ func parseBool(b []byte) (v, ok bool) {
 }
 
 func (d *jsonDecoder) fromBase64(n *node, b []byte, at int) int {
-	store := n.store.(*text)
+	store := n.store.(*column.Text)
 	encoding := base64.RawStdEncoding
 	if bytes.ContainsAny(b, "-_") {
 		encoding = base64.RawURLEncoding
 	}
 	trimmed := bytes.TrimRight(b, "=")
 	padding := len(b) - len(trimmed)
-	data, err := encoding.Strict().AppendDecode(store.data, trimmed)
+	data, err := encoding.Strict().AppendDecode(store.Data, trimmed)
 	if err != nil || padding > 2 || padding > 0 && len(b)%4 != 0 || bytes.ContainsAny(b, "\r\n") {
 		return d.wrongType(n, appendQuoted(nil, string(b[:min(len(b), 2*clipAt)])), at)
 	}
-	store.data = data
-	store.finish()
+	store.Data = data
+	store.Finish()
 	return at
 }
 
@@ -260,7 +261,7 @@ func (d *jsonDecoder) fromNumber(n *node, number, found []byte, at int) int {
 	case kindDecimal:
 		var num decimal128.Num
 		if num, f = v.decimal128(n.precision, n.scale); f == fits {
-			n.store.(*fixed[decimal128.Num]).append(num)
+			n.store.(*column.Fixed[decimal128.Num]).Append(num)
 		}
 	case kindTimestamp, kindTimestampNTZ:
 		return d.fromEpoch(n, &v, found, at)
@@ -297,7 +298,7 @@ func (d *jsonDecoder) fromEpoch(n *node, v *decimal, found []byte, at int) int {
 		return d.fail(freshet.CodeOutOfRange, at, "found %s, wanted %s of the years 1 to 9999, in %s since 1970",
 			describe(found), n.typeName, d.opts.EpochUnit)
 	}
-	n.store.(*fixed[int64]).append(us)
+	n.store.(*column.Fixed[int64]).Append(us)
 	return at
 }
 
@@ -308,20 +309,20 @@ func appendInt(n *node, d *decimal) fit {
 	}
 	switch n.kind {
 	case kindByte:
-		return appendNarrow(n.store.(*fixed[int8]), v)
+		return appendNarrow(n.store.(*column.Fixed[int8]), v)
 	case kindShort:
-		return appendNarrow(n.store.(*fixed[int16]), v)
+		return appendNarrow(n.store.(*column.Fixed[int16]), v)
 	case kindInt:
-		return appendNarrow(n.store.(*fixed[int32]), v)
+		return appendNarrow(n.store.(*column.Fixed[int32]), v)
 	}
-	return appendNarrow(n.store.(*fixed[int64]), v)
+	return appendNarrow(n.store.(*column.Fixed[int64]), v)
 }
 
-func appendNarrow[T int8 | int16 | int32 | int64](store *fixed[T], v int64) fit {
+func appendNarrow[T int8 | int16 | int32 | int64](store *column.Fixed[T], v int64) fit {
 	if int64(T(v)) != v {
 		return overflow
 	}
-	store.append(T(v))
+	store.Append(T(v))
 	return fits
 }
 
@@ -334,8 +335,8 @@ func floatSize(n *node) int {
 
 func appendFloat(n *node, v float64) {
 	if n.kind == kindFloat {
-		n.store.(*fixed[float32]).append(float32(v))
+		n.store.(*column.Fixed[float32]).Append(float32(v))
 	} else {
-		n.store.(*fixed[float64]).append(v)
+		n.store.(*column.Fixed[float64]).Append(v)
 	}
 }

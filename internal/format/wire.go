@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 
 	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // wire is how Kafka Connect writes values of a column, where that is not what the column's type takes anyway.
@@ -48,7 +49,7 @@ func (n *node) setWire(w wire) {
 func (d *jsonDecoder) wired(n *node, b []byte, i int) int {
 	c := b[i]
 	if size := d.changes.placeholderAt(b, i); size > 0 {
-		n.store.appendNull()
+		n.store.AppendNull()
 		d.changes.standIns = append(d.changes.standIns, n)
 		return i + size
 	}
@@ -161,17 +162,17 @@ func (n *node) appendMoment(us int64, date bool) bool {
 		if us%usPerDay != 0 {
 			return false
 		}
-		n.store.(*fixed[int32]).append(int32(us / usPerDay))
+		n.store.(*column.Fixed[int32]).Append(int32(us / usPerDay))
 	case kindString:
-		store := n.store.(*text)
-		store.data = appendDate(store.data, floorDiv(us, usPerDay))
+		store := n.store.(*column.Text)
+		store.Data = appendDate(store.Data, floorDiv(us, usPerDay))
 		if !date {
-			store.data = append(store.data, 'T')
-			store.data = appendClock(store.data, us-floorDiv(us, usPerDay)*usPerDay, 6)
+			store.Data = append(store.Data, 'T')
+			store.Data = appendClock(store.Data, us-floorDiv(us, usPerDay)*usPerDay, 6)
 		}
-		store.finish()
+		store.Finish()
 	default:
-		n.store.(*fixed[int64]).append(us)
+		n.store.(*column.Fixed[int64]).Append(us)
 	}
 	return true
 }
@@ -217,9 +218,9 @@ func appendClock(dst []byte, v int64, digits int) []byte {
 }
 
 func (d *jsonDecoder) fromTimeOfDay(n *node, v int64) bool {
-	store := n.store.(*text)
-	store.data = appendClock(store.data, v, n.wire.scale)
-	store.finish()
+	store := n.store.(*column.Text)
+	store.Data = appendClock(store.Data, v, n.wire.scale)
+	store.Finish()
 	return true
 }
 
@@ -246,7 +247,7 @@ func (d *jsonDecoder) decimal(n *node, b []byte, i int) int {
 	if n.plain == kindDecimal && n.scale == n.wire.scale && len(data) <= 16 {
 		v := twosComplement(data)
 		if v.FitsInPrecision(int32(n.precision)) {
-			n.store.(*fixed[decimal128.Num]).append(v)
+			n.store.(*column.Fixed[decimal128.Num]).Append(v)
 			return end
 		}
 	}
@@ -339,15 +340,15 @@ func (d *jsonDecoder) bits(n *node, b []byte, i int) int {
 		return d.fail(freshet.CodeTooLarge, i, "found %d bits in %d bytes, wanted at most %d", length, len(data), most)
 	}
 	d.appended += length // it can be much larger than the payload
-	store := n.store.(*text)
+	store := n.store.(*column.Text)
 	for k := length - 1; k >= 0; k-- {
 		bit := byte('0')
 		if k/8 < len(data) && data[k/8]>>(k%8)&1 == 1 {
 			bit = '1'
 		}
-		store.data = append(store.data, bit)
+		store.Data = append(store.Data, bit)
 	}
-	store.finish()
+	store.Finish()
 	return end
 }
 
@@ -368,7 +369,7 @@ func (d *jsonDecoder) pairs(n *node, b []byte, i int) int {
 			return failed
 		}
 	}
-	n.store.(*lists).finish()
+	n.store.(*column.Lists).Finish()
 	d.close()
 	return i
 }
