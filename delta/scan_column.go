@@ -23,6 +23,7 @@ type columnReader struct {
 	leaf     *parquet.ColumnReader
 	stored   parquet.Physical // of a leaf
 	children []*columnReader  // of a struct, those that are wanted; of a list or map, its element
+	lists    bool             // it is one, or has some below it
 	slots    int64            // entries of a leaf in the row group
 	text     int64            // bytes of the pages of a column of texts
 
@@ -39,6 +40,7 @@ var errUneven = errors.New("columns of one struct differ in how many values they
 func (r *fileReader) openColumn(f *pqarrow.SchemaField, leaves map[int]bool, meta *metadata.RowGroupMetaData,
 ) (*columnReader, error) {
 	c := &columnReader{field: f.Field, levels: f.LevelInfo}
+	c.lists = c.isList()
 	if f.IsLeaf() {
 		if !leaves[f.ColIndex] {
 			return nil, nil
@@ -52,6 +54,7 @@ func (r *fileReader) openColumn(f *pqarrow.SchemaField, leaves map[int]bool, met
 		}
 		if child != nil {
 			c.children = append(c.children, child)
+			c.lists = c.lists || child.lists
 		}
 	}
 	if len(c.children) == 0 {

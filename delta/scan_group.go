@@ -16,21 +16,6 @@ import (
 // scanBatchBytes is about the size that batches of wide rows are kept to.
 const scanBatchBytes = 16 << 20
 
-// Rows are picked after all are decoded when that is less work than to begin anew behind each row that is left out: when
-// runs of rows have on average less than shortRuns rows, or, where most rows are wanted, less than longRuns.
-const (
-	shortRuns = 8
-	longRuns  = 512
-)
-
-// pickAfter reports whether these of n rows are picked after decoding.
-func pickAfter(rows []expr.Span, n int) bool {
-	if len(rows) < 2 {
-		return false
-	}
-	return len(rows)*shortRuns > n || len(rows)*longRuns > n && 2*expr.CountRows(rows) > n
-}
-
 // scanGroup reads the rows of one row group in batches.
 type scanGroup struct {
 	*fileReader
@@ -305,14 +290,13 @@ func (g *scanGroup) fill(arrays []arrow.Array, i, n int, rows []expr.Span, from 
 }
 
 func (g *scanGroup) read(c *scanGroupColumn, n int, rows []expr.Span) (arrow.Array, error) {
-	after := pickAfter(rows, n)
-	ranges := make([]parquet.Range, 0, len(rows))
+	ranges := make([]parquet.Range, len(rows))
+	for i, s := range rows {
+		ranges[i] = parquet.Range{From: c.behind + s.From, To: c.behind + s.To}
+	}
+	after := c.lists && parquet.Scattered(ranges, n)
 	if after {
-		ranges = append(ranges, parquet.Range{From: c.behind, To: c.behind + n})
-	} else {
-		for _, s := range rows {
-			ranges = append(ranges, parquet.Range{From: c.behind + s.From, To: c.behind + s.To})
-		}
+		ranges = append(ranges[:0], parquet.Range{From: c.behind, To: c.behind + n})
 	}
 	arr, _, err := c.columnReader.read(n+c.behind, ranges)
 	if err != nil {

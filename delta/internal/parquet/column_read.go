@@ -185,10 +185,20 @@ func (r *ColumnReader) Read(n int, rows []Range) (v Values, err error) {
 }
 
 func (r *ColumnReader) read(n int, rows []Range) (v Values, err error) {
-	total := 0
-	for _, s := range rows {
-		total += s.To - s.From
+	if r.c.MaxRep > 0 || !Scattered(rows, n) {
+		return r.readRuns(n, rows)
 	}
+	whole := Range{From: rows[0].From, To: rows[len(rows)-1].To}
+	if v, err = r.readRuns(n, []Range{whole}); err == nil {
+		v.keep(rows, whole.From, r.width, uint8(r.c.MaxDef))
+		v.Slots = v.Defs
+	}
+	return v, err
+}
+
+// readRuns is read that decodes nothing but the rows.
+func (r *ColumnReader) readRuns(n int, rows []Range) (v Values, err error) {
+	total := count(rows)
 	v = Values{Defs: r.defsBuf[:0], Reps: r.repsBuf[:0], Slots: r.slotsBuf[:0]}
 	if err := r.c.Room.spend(total * max(r.width, 4)); err != nil {
 		return v, err
