@@ -28,6 +28,8 @@ type Column struct {
 	Key       bool   // it is part of the replica identity
 	NotNull   bool   // as far as is known: Relation messages do not say
 	Generated bool   // likewise
+	// Dimensions is how many an array is declared with, as far as is known: 0 where it is none.
+	Dimensions int
 }
 
 // String is the table's name as people write it: "public.orders".
