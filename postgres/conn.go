@@ -18,7 +18,7 @@ func settings() map[string]string {
 	return map[string]string{
 		"client_encoding":                     "UTF8",
 		"DateStyle":                           "ISO",
-		"IntervalStyle":                       "postgres",
+		"IntervalStyle":                       "iso_8601",
 		"TimeZone":                            "UTC",
 		"extra_float_digits":                  "3",
 		"bytea_output":                        "hex",
