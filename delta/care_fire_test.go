@@ -36,6 +36,7 @@ func copyOf(t testing.TB, st store.Store) store.Store {
 // operation is one that looks after a table.
 type operation func(context.Context, *delta.Table) error
 
+// operations are those that leave the rows of any table as they are.
 func operations() map[string]operation {
 	optimize := func(o delta.OptimizeOptions) operation {
 		o.Concurrency, o.Deadline = 1, time.Nanosecond
@@ -45,14 +46,6 @@ func operations() map[string]operation {
 		"optimize": optimize(delta.OptimizeOptions{}),
 		"batches":  optimize(delta.OptimizeOptions{BatchBytes: 1}),
 		"z-order":  optimize(delta.OptimizeOptions{ZOrderBy: []string{"x", "y"}, TargetFileBytes: 4 << 10, MemoryBytes: 16 << 10}),
-		"restore": func(ctx context.Context, t *delta.Table) error {
-			_, err := t.Restore(ctx, 3, &delta.RestoreOptions{Deadline: time.Nanosecond})
-			return err
-		},
-		"drop a feature": func(ctx context.Context, t *delta.Table) error {
-			_, err := t.DropFeature(ctx, "columnMapping", &delta.AlterOptions{Upgrade: true, Deadline: time.Nanosecond})
-			return err
-		},
 		"vacuum": func(ctx context.Context, t *delta.Table) error {
 			_, err := t.Vacuum(ctx, &delta.VacuumOptions{Retention: -1, Force: true, LogCommits: true})
 			return err
@@ -70,59 +63,10 @@ func operations() map[string]operation {
 	}
 }
 
-// TestCare_CrashAtACallOfTheStore_OldVersionOrNew lets the process die at calls of the store, before they are made and
-// after: what is there then has the rows of before or those of after, and no damage.
-func TestCare_CrashAtACallOfTheStore_OldVersionOrNew(t *testing.T) {
-	seed := seedOf(t)
-	for name, run := range operations() {
-		t.Run(name, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 1))
-			st := store.NewMem()
-			properties := map[string]string{"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
-			if name == "drop a feature" {
-				properties["delta.columnMapping.mode"] = "name"
-			}
-			table := pointsTable(t, st, rng, 6, delta.CreateOptions{PartitionBy: []string{"p"}, Properties: properties})
-			old := sortedRows(t, table)
-			whole := copyOf(t, st)
-			if err := run(context.Background(), open(t, whole)); err != nil {
-				t.Fatal(err)
-			}
-			done := sortedRows(t, open(t, whole))
-			crashes := 0
-			for n := 1; ; n += 1 + rng.IntN(4) {
-				inner := copyOf(t, st)
-				broken := storetest.NewFaulty(inner, storetest.CrashAt(n, rng.IntN(2) == 0))
-				if handle, err := delta.Open(context.Background(), broken, nil); err == nil {
-					err = run(context.Background(), handle)
-					if err == nil && broken.Crashed() && crashes == 0 {
-						t.Errorf("crash at call %d: the operation did not notice", n)
-					}
-				}
-				if !broken.Crashed() {
-					break
-				}
-				crashes++
-				after := open(t, inner)
-				if rows := sortedRows(t, after); !slices.Equal(rows, old) && !slices.Equal(rows, done) {
-					t.Fatalf("crash at call %d: %d rows, before %d, afterwards %d", n, len(rows), len(old), len(done))
-				}
-				if r := check(t, after, &delta.CheckOptions{Deep: true}); r.Errors > 0 {
-					t.Fatalf("crash at call %d: %+v", n, r.Findings)
-				}
-			}
-			t.Logf("%d crashes", crashes)
-		})
-	}
-}
-
 // TestCare_FaultyStore_RowsStay runs the operations on a store of which calls fail now and then.
 func TestCare_FaultyStore_RowsStay(t *testing.T) {
 	seed := seedOf(t)
 	for name, run := range operations() {
-		if name == "restore" || name == "drop a feature" {
-			continue // changes rows, or what it takes away is not there
-		}
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 2))
 			st := store.NewMem()

@@ -61,7 +61,8 @@ type CheckOptions struct {
 	// there, with their sizes, and whether the log is whole.
 	Deep bool
 	// Fix does what is safe: it takes files that are not there out of the table, since no reader gets past them, writes a
-	// new checkpoint in the place of a broken one, and deletes a wrong .crc. Only for the newest version.
+	// new checkpoint in the place of a broken one while what it is made of is there, and deletes a wrong .crc. Only for
+	// the newest version.
 	Fix bool
 	// Concurrency is how many files are read at once. Default: the number of processors.
 	Concurrency int
@@ -118,8 +119,9 @@ type check struct {
 	files  []Add            // with statistics
 	lost   []Add            // that are not there
 	blind  map[fileKey]bool // files that cannot be read: they are not there, or their deletion vector is not
-	stale  bool             // a new checkpoint is needed
-	wrong  bool             // the version's .crc is
+	broken []*checkpointFile
+	astray bool // _last_checkpoint names a checkpoint that is not there
+	wrong  bool // the version's .crc is
 	mu     sync.Mutex
 	report CheckReport
 	done   int64
@@ -137,7 +139,7 @@ func (c *check) run(ctx context.Context) error {
 	if err := c.checkLog(ctx); err != nil {
 		return err
 	}
-	if c.stale { // the snapshot may be read from a checkpoint that is broken
+	if len(c.broken) > 0 || c.astray { // the snapshot may be read from a checkpoint that is broken, or gone
 		snap, err := c.table.load(ctx, c.snap.version)
 		if err != nil {
 			c.found(Finding{Severity: SeverityError, Kind: FindingUnreadable, Version: c.snap.version, Detail: err.Error()})
@@ -216,19 +218,50 @@ func (c *check) fix(ctx context.Context) error {
 			return err
 		}
 	}
-	if !c.stale {
-		return nil
+	return c.renew(ctx)
+}
+
+// renew writes broken checkpoints again, from older ones and the commits since. Where these are gone, the broken one stays.
+func (c *check) renew(ctx context.Context) error {
+	for _, k := range c.broken {
+		snap, err := c.table.load(ctx, k.version)
+		if unusable(err) || errors.Is(err, ErrVersionNotFound) {
+			continue
+		}
+		if err == nil {
+			err = c.table.Checkpoint(ctx, snap)
+		}
+		if err == nil {
+			err = c.table.deleteAll(ctx, k.others())
+		}
+		if err != nil {
+			return err
+		}
+		c.report.Fixed++
 	}
 	snap, err := c.table.load(ctx, latest)
 	if err != nil {
 		return err
 	}
 	c.table.remember(snap)
+	if !c.astray {
+		return nil
+	}
 	if err := c.table.Checkpoint(ctx, snap); err != nil {
 		return err
 	}
 	c.report.Fixed++
 	return nil
+}
+
+// others are the files of the checkpoint that a classic one, in its place, does not overwrite.
+func (c *checkpointFile) others() (keys []string) {
+	for _, o := range c.files {
+		if o.Key != checkpointKey(c.version) {
+			keys = append(keys, o.Key)
+		}
+	}
+	return keys
 }
 
 // dropLost takes the files that are not there out of the table. Their rows are gone: the commit says so (dataChange),

@@ -71,7 +71,7 @@ func (c *check) checkHint(ctx context.Context, checkpoints []*checkpointFile) er
 		}
 	}
 	if hint.Version <= c.snap.version {
-		c.stale = true
+		c.astray = true
 		c.found(Finding{Severity: SeverityWarning, Kind: FindingCheckpointHint, Path: lastCheckpointKey, Version: hint.Version,
 			Detail: fmt.Sprintf("it names the checkpoint of version %d, which is not there", hint.Version),
 			Remedy: "write a checkpoint"})
@@ -82,7 +82,7 @@ func (c *check) checkHint(ctx context.Context, checkpoints []*checkpointFile) er
 // checkCheckpoints reads each checkpoint to its end; a deep check also compares the newest one with what the commits
 // before it say.
 func (c *check) checkCheckpoints(ctx context.Context, checkpoints []*checkpointFile) error {
-	for i, k := range checkpoints {
+	for _, k := range checkpoints {
 		err := c.table.loadable(ctx, k)
 		if err == nil {
 			continue
@@ -90,13 +90,9 @@ func (c *check) checkCheckpoints(ctx context.Context, checkpoints []*checkpointF
 		if !unusable(err) {
 			return err
 		}
-		c.stale = true
-		f := Finding{Severity: SeverityWarning, Kind: FindingCheckpoint, Path: k.files[0].Key, Version: k.version,
-			Detail: err.Error(), Remedy: "write a checkpoint"}
-		if i < len(checkpoints)-1 {
-			f.Remedy = ""
-		}
-		c.found(f)
+		c.broken = append(c.broken, k)
+		c.found(Finding{Severity: SeverityWarning, Kind: FindingCheckpoint, Path: k.files[0].Key, Version: k.version,
+			Detail: err.Error(), Remedy: "have the check fix it: it is written again, if the commits before it are there"})
 	}
 	if c.opts.Deep && len(checkpoints) > 0 {
 		return c.compareCheckpoint(ctx, checkpoints[len(checkpoints)-1])
@@ -138,9 +134,9 @@ func (c *check) compareCheckpoint(ctx context.Context, k *checkpointFile) error 
 		delete(b, key)
 	}
 	if differs+len(b) > 0 {
-		c.stale = true
 		c.found(Finding{Severity: SeverityError, Kind: FindingCheckpoint, Path: k.files[0].Key, Version: k.version,
-			Detail: fmt.Sprintf("it has %d files that by the commits are none, and lacks %d", differs, len(b))})
+			Detail: fmt.Sprintf("it has %d files that by the commits are none, and lacks %d", differs, len(b)),
+			Remedy: "find out which is right; readers follow the commits once the checkpoint is deleted"})
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/store"
+	"github.com/freshet-io/freshet/store/storetest"
 )
 
 func check(t testing.TB, table *delta.Table, opts *delta.CheckOptions) *delta.CheckReport {
@@ -206,6 +207,55 @@ func TestCheck_Fix_TakesMissingFilesOutAndNothingElse(t *testing.T) {
 	}
 	if r := check(t, table, &delta.CheckOptions{Deep: true}); len(r.Findings) != 0 {
 		t.Errorf("afterwards: %+v", r.Findings)
+	}
+}
+
+// TestCheck_FixCrashesAtEveryStoreCall_CanBeDoneAgain has a file that is gone, a checksum that is wrong and a checkpoint that
+// cannot be read.
+func TestCheck_FixCrashesAtEveryStoreCall_CanBeDoneAgain(t *testing.T) {
+	t.Parallel()
+	ctx, st := context.Background(), store.NewMem()
+	table := pointsTable(t, st, rand.New(rand.NewPCG(seedOf(t), 0)), 2, delta.CreateOptions{})
+	checkpoint(t, table)
+	version := snapshot(t, table).Version()
+	gone := liveFile(t, table, false)
+	if err := st.Delete(ctx, gone.Path); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"%020d.crc", "%020d.checkpoint.parquet"} {
+		key := "_delta_log/" + fmt.Sprintf(name, version)
+		if err := st.Put(ctx, key, []byte(`{"tableSizeBytes":1,"numFiles":77,"numMetadata":1,"numProtocol":1}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fix := &delta.CheckOptions{Fix: true, Deep: true, Concurrency: 1}
+	whole := copyOf(t, st)
+	if r := check(t, open(t, whole), fix); r.Fixed != 3 {
+		t.Fatalf("got %+v, want three findings fixed", r)
+	}
+	want, untouched := sortedRows(t, open(t, whole)), contents(t, st)
+	for _, after := range []bool{false, true} {
+		for n := 1; ; n++ {
+			inner := copyOf(t, st)
+			broken := storetest.NewFaulty(inner, storetest.CrashAt(n, after))
+			if handle, err := delta.Open(ctx, broken, nil); err == nil {
+				_, err = handle.Check(ctx, fix)
+				if err != nil && !broken.Crashed() {
+					t.Fatal(err)
+				}
+			}
+			if !broken.Crashed() {
+				break
+			}
+			if sameTable(contents(t, inner), untouched) {
+				continue
+			}
+			check(t, open(t, inner), fix)
+			if r := check(t, open(t, inner), fix); r.Errors > 0 || r.Fixed > 0 {
+				t.Fatalf("crash at call %d, after %v: the second time there is still %+v", n, after, r.Findings)
+			}
+			sameRows(t, open(t, inner), want)
+		}
 	}
 }
 
