@@ -38,9 +38,17 @@ type Batch struct {
 	Unsent  *Mask             // cells that the source did not send; nil: it sent all
 	Stamps  []Stamp           // one a row; nil when the source does not say
 	Seqs    []int64           // one a row, ascending
+	Places  []int32           // one a row: its place within its seq, ascending there; nil: counted from 0 in this batch
 	Records []RecordRef       // one a row: what it came from; nil when the source keeps none
 
 	Rejects []Reject // records that could not be taken, by seq
+
+	// Unfinished says that there is more of Last, the only seq that the batch has: in the lane's next batch, whose After and
+	// Last are this Last, and so on until one that is not Unfinished. The table is not committed in between.
+	Unfinished bool
+	// More says that the origin's moment at which this batch ends is shown only with the source's next batch, of whatever
+	// table: nothing is committed in between unless it must be, and then no cut is recorded.
+	More bool
 
 	Bytes  int64     // bytes of payload that were read for it
 	Newest time.Time // the origin's newest timestamp among its records; zero when unknown
@@ -91,9 +99,12 @@ type Reject struct {
 }
 
 // RejectRow returns a reject of a row that was decoded, with a copy of the record that it came from, if the batch keeps
-// records. Its Row is 0. The row stays in the batch.
+// records. Its Row is that of Places, 0 without. The row stays in the batch.
 func (b *Batch) RejectRow(row int, code Code, step, message string) Reject {
 	r := Reject{Seq: b.Seqs[row], Code: code, Message: message, Step: step}
+	if b.Places != nil {
+		r.Row = b.Places[row]
+	}
 	if b.Records != nil {
 		r.Record = b.Records[row].Record().Clone()
 	}

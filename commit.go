@@ -13,6 +13,7 @@ type group struct {
 	gens    map[string]int      // by table, see writer.gens
 	reach   map[string]Progress // by table: where its lanes are once all commits have landed
 	left    []laneKey           // lanes that are no longer ours
+	torn    bool                // it ends within a moment of the origin: no cut is recorded
 	look    bool                // there may be a cut to record though nothing is committed
 	opens   Day                 // the day that begins behind the group; 0: it ends anywhere
 	lanes   map[string][]Lane   // with opens: all that are ours, by table

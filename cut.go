@@ -122,7 +122,7 @@ func (c *cutter) landed(done Committed, s span) {
 
 // cut records a cut if there may be one to record, and all tables are level.
 func (c *cutter) cut(ctx context.Context, g group) (recorded bool, err error) {
-	if c.to == nil || len(c.debts) > 0 || len(g.commits) == 0 && g.opens == 0 && !g.look {
+	if c.to == nil || g.torn || len(c.debts) > 0 || len(g.commits) == 0 && g.opens == 0 && !g.look {
 		return false, nil
 	}
 	recorded, err = c.to.Cut(ctx, Moment{Newest: c.newest, Opens: g.opens, Lanes: g.lanes})

@@ -154,7 +154,7 @@ func later(a, b time.Time) time.Time {
 // source has come to its end, so that it is.
 func (w *writer) closeDay(ctx context.Context, ended bool) error {
 	d := w.days
-	if d == nil || len(d.parked) == 0 {
+	if d == nil || len(d.parked) == 0 || !ended && w.within() {
 		return nil
 	}
 	if !ended && !d.over(w.lanes, time.Now(), w.laneEnd) {

@@ -19,6 +19,7 @@ type laneState struct {
 	owned bool  // false: its batches are dropped until it is resumed
 	fresh bool  // resumed, and no batch of it has fitted since: batches that were read before may leave a gap
 	dirty bool  // something of it is written and not sealed
+	open  bool  // pos is unfinished: the lane's next batch has more of it
 	left  bool  // it is another process's
 }
 
@@ -36,7 +37,7 @@ func (l lanes) giveUp(table string, of []Lane) (dirty bool) {
 			l[laneKey{table, lane}] = s
 		}
 		dirty = dirty || s.dirty
-		s.owned = false
+		s.owned, s.open = false, false
 	}
 	return dirty
 }
@@ -45,7 +46,7 @@ func (l lanes) giveUp(table string, of []Lane) (dirty bool) {
 func (l lanes) giveUpTable(table string) (keys []laneKey) {
 	for key, s := range l {
 		if key.table == table {
-			s.owned, s.dirty = false, false
+			s.owned, s.dirty, s.open = false, false, false
 			keys = append(keys, key)
 		}
 	}
@@ -66,7 +67,21 @@ func (l lanes) ours() map[string][]Lane {
 // fits reports whether the batch adjoins what is there of its lane, and has more.
 func (l lanes) fits(b *Batch) bool {
 	s := l[laneKey{b.Table, b.Lane}]
-	return s != nil && s.owned && b.After <= s.pos && b.Last > s.pos
+	return s != nil && s.owned && (s.goesOn(b) || b.After <= s.pos && b.Last > s.pos)
+}
+
+// goesOn reports whether the batch has more of the seq that is unfinished.
+func (s *laneState) goesOn(b *Batch) bool { return s.open && b.After == s.pos && b.Last == s.pos }
+
+// unfinished are the tables with a lane that stands within a seq.
+func (l lanes) unfinished() map[string]bool {
+	tables := map[string]bool{}
+	for key, s := range l {
+		if s.open {
+			tables[key.table] = true
+		}
+	}
+	return tables
 }
 
 // clean says that everything is sealed, and returns where the lanes are of which there was something, by table.
@@ -103,6 +118,12 @@ func (l lanes) admit(b *Batch) (bool, error) {
 	switch {
 	case s == nil:
 		return false, invariant("table %s: the source delivers %s, which it never resumed", b.Table, b.Lane)
+	case s.owned && s.goesOn(b):
+		s.open = b.Unfinished
+		return true, nil
+	case s.owned && s.open:
+		return false, invariant("table %s: within %s the source delivers what follows %s: its rest is missing",
+			b.Table, b.Lane.Position(s.pos), b.Lane.Position(b.After))
 	case !s.owned || b.Last <= s.pos:
 		return false, nil
 	case b.After > s.pos && s.fresh:
@@ -114,7 +135,7 @@ func (l lanes) admit(b *Batch) (bool, error) {
 	if b.After < s.pos {
 		b.Cut(s.pos)
 	}
-	s.pos, s.fresh, s.dirty = b.Last, false, true
+	s.pos, s.fresh, s.dirty, s.open = b.Last, false, true, b.Unfinished
 	return true, nil
 }
 
@@ -152,6 +173,9 @@ func (b *Batch) slice(from, to int) {
 	}
 	if b.Stamps != nil {
 		b.Stamps = b.Stamps[from:to]
+	}
+	if b.Places != nil {
+		b.Places = b.Places[from:to]
 	}
 	if b.Records != nil {
 		b.Records = b.Records[from:to]

@@ -32,6 +32,7 @@ type writer struct {
 	first    bool              // nothing has been sealed in this run
 	sealedAt time.Time         // when it was sealed last
 	rewound  int               // rewinds asked for
+	more     bool              // the source's next batch belongs to the moment of the last one
 	rejects  *rejectWindow
 	days     *dayGate // nil: days are not told apart
 	verdict  error    // what the run ends with, once everything is committed
@@ -123,6 +124,7 @@ func (w *writer) write(ctx context.Context, b *Batch) (over bool, err error) {
 		next = w.days.head(b, time.Now())
 	}
 	wanted, err := w.lanes.admit(b)
+	w.more = b.More
 	if next != 0 {
 		w.lanes.giveUp(b.Table, []Lane{b.Lane})
 		w.days.park(laneKey{b.Table, b.Lane}, next, time.Now())
@@ -157,12 +159,21 @@ func (w *writer) write(ctx context.Context, b *Batch) (over bool, err error) {
 	if w.verdict = w.rejects.add(time.Now(), rows-rejected, rejects+rejected); w.verdict != nil {
 		return true, w.settleAll(ctx)
 	}
-	rows, bytes := w.target.Pending()
-	if w.opts.MaxRows > 0 && rows >= w.opts.MaxRows || bytes >= w.opts.MaxBytes {
-		return false, w.flush(ctx, group{})
-	}
-	return false, nil
+	return false, w.sealIfFull(ctx)
 }
+
+// sealIfFull seals when there is enough for a commit.
+func (w *writer) sealIfFull(ctx context.Context) error {
+	rows, bytes := w.target.Pending()
+	full := w.opts.MaxRows > 0 && rows >= w.opts.MaxRows || bytes >= w.opts.MaxBytes
+	if !full || w.within() {
+		return nil
+	}
+	return w.flush(ctx, group{})
+}
+
+// within reports whether what was written ends within a moment of the origin, so that nothing is to be sealed yet.
+func (w *writer) within() bool { return w.more || len(w.lanes.unfinished()) > 0 }
 
 func (w *writer) transform(ctx context.Context, b *Batch) error {
 	if len(w.steps) == 0 {
@@ -200,7 +211,7 @@ func (w *writer) setDue(oldest time.Time) {
 // sealIfDue seals when it is time, unless the commits cannot keep up: then waiting makes the next one larger,
 // and not later than it would be behind the others.
 func (w *writer) sealIfDue(ctx context.Context) error {
-	if w.due.IsZero() || w.flying >= maxFlying || time.Now().Before(w.due) {
+	if w.due.IsZero() || w.flying >= maxFlying || time.Now().Before(w.due) || w.within() {
 		return nil
 	}
 	return w.flush(ctx, group{})
@@ -209,6 +220,8 @@ func (w *writer) sealIfDue(ctx context.Context) error {
 // flush seals what is pending and hands it over in the group, whose passed, if any, is closed once that and all before it
 // is done with.
 func (w *writer) flush(ctx context.Context, g group) error {
+	w.dropUnfinished()
+	g.torn = w.more
 	w.due = time.Time{}
 	w.timer.Stop()
 	if len(w.pending) > 0 {
@@ -234,6 +247,16 @@ func (w *writer) flush(ctx context.Context, g group) error {
 		g.look, w.uncut = true, false
 	}
 	return w.handOver(ctx, g)
+}
+
+// dropUnfinished drops what was written of tables that stand within a seq, and has it read again: it cannot be sealed, and
+// the seal does not wait.
+func (w *writer) dropUnfinished() {
+	for table := range w.lanes.unfinished() {
+		w.drop(table)
+		w.rewound++
+		w.rewinds.add(table, 0)
+	}
 }
 
 // unsealed drops the tables that Seal could not seal.
@@ -330,6 +353,19 @@ func (w *writer) lost(ctx context.Context, table, doing string, err error) error
 // between attempts without progress grow and are random, so that two copies that fight over a table do not
 // keep in step.
 func (w *writer) stale(table string) {
+	w.drop(table)
+	if w.obs.Stale != nil {
+		w.obs.Stale(table)
+	}
+	pause := pauseAfter(w.strikes[table])
+	w.strikes[table]++
+	w.log.Warn("the table has moved on; reading again", "table", table, "pause", pause)
+	w.rewound++
+	w.rewinds.add(table, pause)
+}
+
+// drop drops what was written of the table and not committed; its batches are dropped until its lanes are resumed.
+func (w *writer) drop(table string) {
 	w.target.Discard(table)
 	w.gens[table]++
 	for _, key := range w.lanes.giveUpTable(table) {
@@ -340,14 +376,6 @@ func (w *writer) stale(table string) {
 		w.due = time.Time{}
 		w.timer.Stop()
 	}
-	if w.obs.Stale != nil {
-		w.obs.Stale(table)
-	}
-	pause := pauseAfter(w.strikes[table])
-	w.strikes[table]++
-	w.log.Warn("the table has moved on; reading again", "table", table, "pause", pause)
-	w.rewound++
-	w.rewinds.add(table, pause)
 }
 
 // pauseAfter is how long to wait after that many failures in a row: nothing, then up to 50 ms, 100 ms, … 10
@@ -379,6 +407,7 @@ func (w *writer) answer(ctx context.Context, a ask) error {
 			w.lanes.own(a.table, lane, pos)
 			w.days.forget(laneKey{a.table, lane})
 		}
+		w.more = false // what the source was about to deliver it reads again
 		w.expectCut()
 		close(a.done)
 		return nil

@@ -31,6 +31,7 @@ type groupPart struct {
 	*Target
 	name func(table string) string
 	at   map[groupLane]int64 // up to where each lane has been written
+	open map[groupLane]bool  // lanes that stand within a seq of which it takes all
 }
 
 // groupLane is a lane of a table of the source.
@@ -50,10 +51,10 @@ var _ freshet.Cutter = (*Group)(nil)
 // NewGroup returns the group of a target and those beside it. All are the group's, and have one app.
 func NewGroup(main *Target, beside ...Beside) *Group {
 	same := func(table string) string { return table }
-	g := &Group{parts: []*groupPart{{main, same, map[groupLane]int64{}}}, pending: map[string][]bool{}}
+	g := &Group{parts: []*groupPart{{main, same, map[groupLane]int64{}, map[groupLane]bool{}}}, pending: map[string][]bool{}}
 	main.beside = beside
 	for _, b := range beside {
-		g.parts = append(g.parts, &groupPart{b.Target, b.Name, map[groupLane]int64{}})
+		g.parts = append(g.parts, &groupPart{b.Target, b.Name, map[groupLane]int64{}, map[groupLane]bool{}})
 	}
 	return g
 }
@@ -212,6 +213,7 @@ func (g *Group) begin(table string, all []freshet.Progress) freshet.Progress {
 	for i, p := range all {
 		for l, seq := range p {
 			g.parts[i].at[groupLane{table, l}] = seq
+			delete(g.parts[i].open, groupLane{table, l})
 			least[l] = min(least[l], seq)
 		}
 	}
@@ -250,8 +252,8 @@ func (g *Group) Write(ctx context.Context, b *freshet.Batch) (rejected int64, er
 // copyOf is the batch for a table beside: rows without rejects, on the same memory, to be released before the batch is.
 func copyOf(b *freshet.Batch, table string) *freshet.Batch {
 	c := &freshet.Batch{Table: table, Lane: b.Lane, After: b.After, Last: b.Last, Rows: b.Rows, Kinds: b.Kinds,
-		Unsent: b.Unsent, Stamps: b.Stamps, Seqs: b.Seqs, Records: b.Records, Bytes: b.Bytes, Newest: b.Newest,
-		ReadAt: b.ReadAt}
+		Unsent: b.Unsent, Stamps: b.Stamps, Seqs: b.Seqs, Places: b.Places, Records: b.Records, Bytes: b.Bytes,
+		Newest: b.Newest, ReadAt: b.ReadAt, Unfinished: b.Unfinished}
 	if c.Rows != nil {
 		c.Rows.Retain()
 	}
@@ -262,16 +264,19 @@ func copyOf(b *freshet.Batch, table string) *freshet.Batch {
 func (g *Group) wants(part int, table string, b *freshet.Batch) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := g.parts[part].at
-	seq, known := at[groupLane{table, b.Lane}]
+	at, open, l := g.parts[part].at, g.parts[part].open, groupLane{table, b.Lane}
+	seq, known := at[l]
 	switch {
-	case !known:
+	case !known || open[l]:
 	case b.Last <= seq:
 		return false
 	case b.After < seq:
 		b.Cut(seq)
 	}
-	at[groupLane{table, b.Lane}] = b.Last
+	at[l] = b.Last
+	if delete(open, l); b.Unfinished {
+		open[l] = true
+	}
 	return true
 }
 

@@ -147,7 +147,7 @@ func (t *table) writeRejects(ctx context.Context, b *freshet.Batch) error {
 	}
 	rejected := rows.n
 	for at, n := range h.open {
-		if at.seq <= b.Last {
+		if at.seq < b.Last || at.seq == b.Last && !b.Unfinished {
 			delete(h.open, at)
 			for range n {
 				rows.add(eventLanded, b.Lane, &freshet.Reject{Seq: at.seq, Row: at.row})

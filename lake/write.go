@@ -210,7 +210,7 @@ func refusedRow(err error) (code freshet.Code, why string, ok bool) {
 // rowReject is the row as a reject. Without the record that it came from, the row itself, as JSON, is kept.
 func rowReject(b *freshet.Batch, row int, code freshet.Code, why string) freshet.Reject {
 	r := b.RejectRow(row, code, "write", why)
-	for i := row - 1; i >= 0 && b.Seqs[i] == r.Seq; i-- {
+	for i := row - 1; b.Places == nil && i >= 0 && b.Seqs[i] == r.Seq; i-- {
 		r.Row++
 	}
 	if b.Records != nil {

@@ -66,7 +66,9 @@ func addRejects(b *freshet.Batch, step string, bad badRows) {
 	}
 	for _, row := range bad.rows() {
 		r := b.RejectRow(row, freshet.CodeStepFault, step, bad.faults[row])
-		r.Row = rowNumber(b.Seqs, row, taken)
+		if b.Places == nil {
+			r.Row = rowNumber(b.Seqs, row, taken)
+		}
 		b.Rejects = append(b.Rejects, r)
 	}
 	slices.SortStableFunc(b.Rejects, func(x, y freshet.Reject) int {
@@ -104,6 +106,7 @@ func keep(b *freshet.Batch, spans []expr.Span) {
 	b.Seqs = compact(b.Seqs, spans)
 	b.Kinds = compact(b.Kinds, spans)
 	b.Stamps = compact(b.Stamps, spans)
+	b.Places = compact(b.Places, spans)
 	b.Unsent = unsentIn(b.Unsent, spans)
 	b.Records = compact(b.Records, spans)
 }

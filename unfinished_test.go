@@ -1,0 +1,187 @@
+package freshet_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/freshettest"
+)
+
+// moments is a source of one lane that several tables follow. It delivers the batches that it is sent.
+type moments struct {
+	batches chan *freshet.Batch
+	down    freshet.Downstream
+	tables  []string
+	rewound chan string
+}
+
+func newMoments(tables ...string) *moments {
+	return &moments{batches: make(chan *freshet.Batch, 16), tables: tables, rewound: make(chan string, 16)}
+}
+
+// partOf is a batch of n rows of the seq last.
+func partOf(table string, after, last int64, n int) *freshet.Batch {
+	b := &freshet.Batch{Table: table, Lane: lane0, After: after, Last: last}
+	rows := array.NewRecordBuilder(memory.DefaultAllocator, freshettest.Schema())
+	defer rows.Release()
+	for i := range n {
+		rows.Field(0).(*array.StringBuilder).Append(lane0.String())
+		rows.Field(1).(*array.Int64Builder).Append(last)
+		b.Seqs, b.Places = append(b.Seqs, last), append(b.Places, int32(i))
+	}
+	b.Rows = rows.NewRecordBatch()
+	return b
+}
+
+func (s *moments) Open(ctx context.Context, down freshet.Downstream) error {
+	s.down = down
+	for _, table := range s.tables {
+		if err := down.Ensure(ctx, table, freshettest.Schema()); err != nil {
+			return err
+		}
+		p, err := down.Resume(ctx, table, []freshet.Lane{lane0})
+		if err != nil {
+			return err
+		}
+		if len(p) == 0 {
+			if _, err := down.Start(ctx, table, freshet.Progress{lane0: 0}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *moments) Next(ctx context.Context) (*freshet.Batch, error) {
+	select {
+	case b := <-s.batches:
+		return b, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (s *moments) Rewind(ctx context.Context, table string) error {
+	_, err := s.down.Resume(ctx, table, []freshet.Lane{lane0})
+	s.rewound <- table
+	return err
+}
+
+func (s *moments) Ack(context.Context, string, freshet.Progress) error { return nil }
+
+func (s *moments) Close(context.Context) error { return nil }
+
+// run runs the source into tables of which every row is enough for a commit, until end is called.
+func (s *moments) run(t *testing.T) (tables *freshettest.Tables, end func()) {
+	t.Helper()
+	tables = freshettest.NewTables()
+	p := freshet.Pipeline{Name: "test", Source: s, Target: freshettest.NewTarget(tables, nil),
+		Options: freshet.Options{MaxRows: 1, Every: time.Second}}
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- p.Run(ctx) }()
+	return tables, func() {
+		cancel()
+		must(t, <-result)
+	}
+}
+
+func TestRun_SeqInSeveralBatches_OneCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMoments("a")
+		tables, end := s.run(t)
+		for i := range 3 {
+			b := partOf("a", 7*int64(min(i, 1)), 7, 2)
+			b.Unfinished = i < 2
+			s.batches <- b
+			<-time.After(time.Minute)
+			if got, want := tables.Progress("a")[lane0], []int64{0, 0, 7}[i]; got != want {
+				t.Errorf("after part %d: got progress %d, want %d", i, got, want)
+			}
+		}
+		end()
+		if got := len(tables.Rows("a")); got != 6 {
+			t.Errorf("got %d rows, want 6", got)
+		}
+	})
+}
+
+func TestRun_EndsWithinSeq_NothingOfItCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMoments("a")
+		tables, end := s.run(t)
+		b := partOf("a", 0, 7, 2)
+		b.Unfinished = true
+		s.batches <- partOf("a", 0, 5, 1)
+		b.After = 5
+		s.batches <- b
+		synctest.Wait()
+		end()
+		if rows, p := len(tables.Rows("a")), tables.Progress("a")[lane0]; rows != 1 || p != 5 {
+			t.Errorf("got %d rows and progress %d, want 1 and 5", rows, p)
+		}
+	})
+}
+
+// Another table has to be committed while one stands within a seq: that one is read again, and what still comes of it from
+// before has no effect.
+func TestRun_SealWithinSeq_ReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMoments("a", "b")
+		tables, end := s.run(t)
+		first := partOf("a", 0, 7, 2)
+		first.Unfinished = true
+		held := partOf("b", 0, 7, 1)
+		held.More = true
+		s.batches <- held
+		s.batches <- first
+		synctest.Wait()
+		if _, err := s.down.Resume(t.Context(), "b", []freshet.Lane{lane0}); err != nil {
+			t.Fatal(err)
+		}
+		if got := tables.Progress("b")[lane0]; got != 7 {
+			t.Errorf("got progress %d of b, want 7", got)
+		}
+		if got := <-s.rewound; got != "a" {
+			t.Errorf("got %s rewound, want a", got)
+		}
+		s.batches <- partOf("a", 7, 7, 2)
+		again := partOf("a", 0, 7, 2)
+		again.Unfinished = true
+		s.batches <- again
+		s.batches <- partOf("a", 7, 7, 2)
+		synctest.Wait()
+		end()
+		if got := len(tables.Rows("a")); got != 4 {
+			t.Errorf("got %d rows of a, want 4", got)
+		}
+	})
+}
+
+func TestRun_MoreOfTheMoment_CommittedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMoments("a", "b")
+		tables, end := s.run(t)
+		b := partOf("a", 0, 7, 1)
+		b.More = true
+		s.batches <- b
+		<-time.After(time.Minute)
+		if got := tables.Progress("a")[lane0]; got != 0 {
+			t.Errorf("got progress %d before the rest of the moment, want 0", got)
+		}
+		s.batches <- partOf("b", 0, 7, 1)
+		synctest.Wait()
+		for _, table := range s.tables {
+			if got := tables.Progress(table)[lane0]; got != 7 {
+				t.Errorf("%s: got progress %d, want 7", table, got)
+			}
+		}
+		end()
+	})
+}
