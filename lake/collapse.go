@@ -11,28 +11,31 @@ import (
 	"github.com/freshet-io/freshet/internal/keyindex"
 )
 
-// keyChange is what happens to one key in one commit: its last change, with what earlier ones of the commit know that
-// the last one did not send.
+// keyChange is what happens to one key in one commit. All but key and changes is found out by a walk.
 type keyChange struct {
-	key    keyindex.Fingerprint
-	last   int32 // the row of the last change
-	delete bool
-	// older are the rows below last that may know cells which those above did not send, downwards.
+	key     keyindex.Fingerprint
+	changes []change // of the key, as they came
+
+	last   int32 // the change that counts: its row is the key's, or it removes or marks that
+	delete bool  // it does
+	// older are the rows that know cells of the key's row which last does not, downwards.
 	older []int32
-	// waiting are rows that did not send all and came after the key was deleted: nothing knows the rest of them.
+	based bool      // what none of them knows is in the row that is stored
+	moved int32     // a soft delete that moved the sequence of the row on; noRow: there is none
+	order order     // where the key stands then, where something orders changes
+	ended tombstone // the last delete that a tombstone is to tell of; its end is nil: there is none
+	// waiting are rows that did not send all, and came when the key had no row: nothing knows the rest of them.
 	waiting []int32
-	// ended is the last delete below last, where changes have a sequence; noRow: there is none.
-	ended int32
-	// contenders are rows of the greatest sequence that say different things: none of them is taken.
+	// contenders are rows of one sequence that say different things: none of them is taken.
 	contenders []int32
 }
 
-// lowest is the row below which nothing is known of the key.
-func (k *keyChange) lowest() int32 {
-	if n := len(k.older); n > 0 {
-		return k.older[n-1]
+// puts are the rows that make the row of the key, downwards.
+func (k *keyChange) puts() []int32 {
+	if k.delete {
+		return k.older
 	}
-	return k.last
+	return append([]int32{k.last}, k.older...)
 }
 
 // change is one row in the order in which the changes of a key follow each other.
@@ -41,41 +44,31 @@ type change struct {
 	row int32
 }
 
-// collapser makes one change a key.
+// collapser puts the changes of a key together.
 type collapser struct {
 	rows     *changeRows
 	keys     []keyindex.Fingerprint // of each row
-	all      [][]change             // those of each key, where keep says so
-	keep     bool
-	sequence []byte // of each row; nil: there is none
+	sequence []byte                 // of each row; nil: there is none
 	width    int
 	behind   map[int32]bool // rows out of quarantine that stand behind those of this commit, where there is no sequence
-	crossed  int            // keys that came by two lanes although nothing orders these
 }
 
-// collapse returns one change a key, in the order of fingerprints. Rows in skip have no say.
-func (c *collapser) collapse(skip func(row int32) bool) []keyChange {
-	order := c.ordered(skip)
-	out := make([]keyChange, 0, len(order))
-	for len(order) > 0 {
-		n := 1
-		for n < len(order) && order[n].key == order[0].key {
-			n++
-		}
-		out = append(out, c.last(order[:n]))
-		if c.keep {
-			c.all = append(c.all, order[:n:n])
-		}
-		order = order[n:]
-	}
-	return out
+// arrived are the changes by key, in the order of fingerprints, those of a key as they came. Rows in skip have no say.
+func (c *collapser) arrived(skip []bool) [][]change {
+	return c.sorted(skip, func(a, b int32) int { return cmp.Compare(a, b) })
 }
 
-// ordered are the changes by key, those of a key in the order in which they follow each other.
-func (c *collapser) ordered(skip func(row int32) bool) []change {
+// ordered is arrived, but the changes of a key are in the order of their sequence.
+func (c *collapser) ordered(skip []bool) [][]change {
+	return c.sorted(skip, func(a, b int32) int {
+		return cmp.Or(bytes.Compare(c.sequenceOf(a), c.sequenceOf(b)), c.compareRows(a, b))
+	})
+}
+
+func (c *collapser) sorted(skip []bool, compare func(a, b int32) int) (keys [][]change) {
 	order := make([]change, 0, len(c.keys))
 	for row := range int32(len(c.keys)) {
-		if !skip(row) && !c.idle(row) {
+		if !skip[row] && !c.idle(row) {
 			order = append(order, change{c.keys[row], row})
 		}
 	}
@@ -86,9 +79,17 @@ func (c *collapser) ordered(skip func(row int32) bool) []change {
 			}
 			return 1
 		}
-		return cmp.Or(bytes.Compare(c.sequenceOf(a.row), c.sequenceOf(b.row)), c.compareRows(a.row, b.row))
+		return compare(a.row, b.row)
 	})
-	return order
+	for len(order) > 0 {
+		n := 1
+		for n < len(order) && order[n].key == order[0].key {
+			n++
+		}
+		keys = append(keys, order[:n:n])
+		order = order[n:]
+	}
+	return keys
 }
 
 func (c *collapser) compareRows(a, b int32) int {
@@ -107,6 +108,23 @@ func (c *collapser) idle(row int32) bool {
 		(int(row)+1 >= len(c.keys) || c.keys[row+1] == c.keys[row] || c.rows.from[row+1] != c.rows.from[row])
 }
 
+// moveKeys gives old images of updates that changed the key the sequence of the row that follows: the key was gone then.
+func (c *collapser) moveKeys(skip []bool) {
+	for row := range int32(len(c.keys)) {
+		if c.rows.kinds[row] == freshet.UpdatePreimage && !skip[row] && !c.idle(row) && !skip[row+1] {
+			copy(c.sequenceOf(row), c.sequenceOf(row+1))
+		}
+	}
+}
+
+// sequenceRow is the row whose columns have the sequence of this one.
+func (c *collapser) sequenceRow(row int32) int32 {
+	if c.rows.kinds[row] == freshet.UpdatePreimage && bytes.Equal(c.sequenceOf(row), c.sequenceOf(row+1)) {
+		return row + 1
+	}
+	return row
+}
+
 func (c *collapser) sequenceOf(row int32) []byte {
 	if c.sequence == nil {
 		return nil
@@ -114,82 +132,28 @@ func (c *collapser) sequenceOf(row int32) []byte {
 	return c.sequence[int(row)*c.width : (int(row)+1)*c.width]
 }
 
-// last makes one change of all changes of a key.
-func (c *collapser) last(all []change) keyChange {
-	row := all[len(all)-1].row
-	k := keyChange{key: all[0].key, last: row, delete: c.rows.removes(row), ended: noRow}
-	if len(all) == 1 {
-		return k
-	}
-	for i := len(all) - 2; c.sequence != nil && !k.delete && k.ended == noRow && i >= 0; i-- {
-		if c.rows.removes(all[i].row) {
-			k.ended = all[i].row
-		}
-	}
-	if finals := c.finals(all); len(finals) > 1 && c.sequence == nil {
-		c.crossed++
-	} else if len(finals) > 1 {
-		if c.contend(&k, finals) {
-			return k
-		}
-	}
-	if k.delete || !c.rows.unsent.Any(int(row)) {
-		return k
-	}
-	for i := len(all) - 2; i >= 0; i-- {
-		older := all[i].row
-		if c.rows.removes(older) {
-			if !c.rows.partial(k.lowest()) {
-				break // it is whole but for columns that its source has not
-			}
-			k.waiting = append([]int32{k.last}, k.older...)
-			k.last, k.delete, k.older = older, true, nil
-			break
-		}
-		k.older = append(k.older, older)
-		if !c.rows.unsent.Any(int(older)) {
-			break
-		}
-	}
-	return k
-}
-
-// finals are the changes of the greatest sequence when they came by different lanes, the last of each lane.
+// finals are the last change of each lane, the last one first.
 func (c *collapser) finals(all []change) (finals []int32) {
-	greatest := c.sequenceOf(all[len(all)-1].row)
-	first := len(all) - 1
-	for first > 0 && bytes.Equal(c.sequenceOf(all[first-1].row), greatest) {
-		first--
-	}
-	for i := len(all) - 1; i >= first; i-- {
-		row := all[i].row
-		seen := func(other int32) bool { return c.rows.lane(row) == c.rows.lane(other) }
+	for _, one := range slices.Backward(all) {
+		seen := func(other int32) bool { return c.rows.lane(one.row) == c.rows.lane(other) }
 		if !slices.ContainsFunc(finals, seen) {
-			finals = append(finals, row)
+			finals = append(finals, one.row)
 		}
 	}
 	return finals
 }
 
-// contend settles what nothing but its content tells apart: a delete counts; of rows that differ, none. It reports whether
-// that is all there is to the key.
-func (c *collapser) contend(k *keyChange, finals []int32) bool {
+// settle settles what nothing but its content tells apart: a delete counts; of rows that differ none does, and ok is false.
+func (c *collapser) settle(finals []int32) (row int32, ok bool) {
 	if i := slices.IndexFunc(finals, c.rows.removes); i >= 0 {
-		k.last, k.delete = finals[i], true
-		return true
+		return finals[i], true
 	}
-	if slices.ContainsFunc(finals, func(row int32) bool { return !c.same(row, k.last) }) {
-		k.contenders = finals
-		return true
-	}
-	return false
+	differs := func(row int32) bool { return !c.same(row, finals[0]) }
+	return finals[0], !slices.ContainsFunc(finals, differs)
 }
 
-// same reports whether two changes say the same.
+// same reports whether two rows say the same.
 func (c *collapser) same(a, b int32) bool {
-	if c.rows.removes(a) || c.rows.removes(b) {
-		return c.rows.removes(a) && c.rows.removes(b)
-	}
 	for i, col := range c.rows.columns {
 		if c.rows.unsent.Has(int(a), i) != c.rows.unsent.Has(int(b), i) ||
 			!array.SliceEqual(col, int64(a), int64(a)+1, col, int64(b), int64(b)+1) {

@@ -109,7 +109,8 @@ func newDeduped(t *table, snap *delta.Snapshot, meta *delta.Metadata, rows *chan
 			continue // it is a reject
 		}
 		if at := int64(times.Value(row)); near.take(row, at) {
-			u.keys = append(u.keys, keyChange{key: near.keys[1][row], last: int32(row), ended: noRow})
+			u.keys = append(u.keys, keyChange{key: near.keys[1][row], last: int32(row),
+				order: u.order(int32(row))})
 			u.acts = append(u.acts, actInsert)
 		} else {
 			u.counts.duplicates++

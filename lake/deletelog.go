@@ -35,7 +35,7 @@ var deletedColumns = []arrow.Field{
 // deleteLog is the table of the deleted rows of one table. It is append-only and need not exist. A row is there once, under
 // its delete's lane, seq, and place among the rows of that record; it is committed before the table moves past the
 // delete. So a commit first reads what is there beyond where it starts: a crash came between the two commits, or a race was
-// lost. Which rows these are does not depend on how changes are put together in commits (see deletions).
+// lost. Which rows these are does not depend on how changes are put together in commits (see walk).
 type deleteLog struct{ companion }
 
 // openDeleteLog returns the log of deletes of a table, nil where there is none to be.
@@ -70,13 +70,28 @@ type loggedAt struct {
 	place
 }
 
+// deletion is a delete that found a row.
+type deletion struct {
+	at   loggedAt
+	row  int32   // of the changes, which says so
+	key  int     // of the upsert's keys
+	puts []int32 // the changes of the key before it, downwards, until one that sent all or was the first
+	base bool    // what they did not send is in the row that is stored
+}
+
+func (u *upsert) deletion(i int, row int32, puts []int32, base bool) deletion {
+	c := u.cause(row)
+	lane, seq := c.of.place(c.row)
+	return deletion{at: loggedAt{lane, place{seq, int32(c.of.nth[c.row])}}, row: row, key: i, puts: puts, base: base}
+}
+
 // logDeletes adds to the log the rows that the upsert deletes and the log has not.
 func (c *commit) logDeletes(ctx context.Context, u *upsert) error {
 	l := c.t.deleted
 	if l == nil {
 		return nil
 	}
-	all := u.deletions()
+	all := u.logged
 	if len(all) == 0 {
 		return nil
 	}
@@ -274,4 +289,23 @@ func (u *upsert) writeLogged(ctx context.Context, w *delta.Writer, rows arrow.Re
 		append(columns, more.Columns()...), rows.NumRows())
 	defer whole.Release()
 	return w.Write(ctx, whole)
+}
+
+// passedRows are the rows of keys before these deletions, all of which changes of the commit have made.
+func (u *upsert) passedRows(all []deletion) (arrow.RecordBatch, error) {
+	passed := *u
+	passed.keys, passed.stored = make([]keyChange, len(all)), nil
+	of := map[int]int32{}
+	keys := make([]int, len(all))
+	for n, d := range all {
+		keys[n] = n
+		passed.keys[n] = keyChange{key: u.keys[d.key].key, last: d.puts[0], older: d.puts[1:], based: d.base}
+		if u.stored != nil && d.base {
+			of[n] = u.stored.of[d.key]
+		}
+	}
+	if u.stored != nil {
+		passed.stored = &storedRows{rows: u.stored.rows, of: of}
+	}
+	return passed.assemble(keys)
 }

@@ -92,7 +92,7 @@ func (u *upsert) released() map[*waitingRow]bool {
 		i, ok := slices.BinarySearchFunc(u.keys, u.hashes[row], func(k keyChange, key keyindex.Fingerprint) int {
 			return cmp.Or(cmp.Compare(k.key.Hi, key.Hi), cmp.Compare(k.key.Lo, key.Lo))
 		})
-		if ok && u.acts[i] != actReject && !u.refused[i] && !slices.Contains(u.keys[i].waiting, int32(row)) {
+		if ok && !slices.Contains(u.keys[i].waiting, int32(row)) {
 			out[r] = true
 		} else {
 			stay[r.entry().place()] = true

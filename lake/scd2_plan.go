@@ -77,20 +77,10 @@ func (h *history) group() error {
 	} else {
 		h.seqs = h.index.sequence.append(nil, sequence, len(keys))
 		h.orders.sequence, h.orders.width = h.seqs, h.index.sequence.width
+		h.orders.moveKeys(skip)
 	}
-	for row := range int32(len(keys)) { // the key changed with the row that follows
-		if h.seqs != nil && !skip[row] && h.rows.kinds[row] == freshet.UpdatePreimage && !h.orders.idle(row) {
-			copy(h.orders.sequenceOf(row), h.orders.sequenceOf(row+1))
-		}
-	}
-	all := h.orders.ordered(func(row int32) bool { return skip[row] })
-	for len(all) > 0 {
-		n := 1
-		for n < len(all) && all[n].key == all[0].key {
-			n++
-		}
-		h.ids, h.said = append(h.ids, all[0].key), append(h.said, h.sayings(all[:n]))
-		all = all[n:]
+	for _, all := range h.orders.ordered(skip) {
+		h.ids, h.said = append(h.ids, all[0].key), append(h.said, h.sayings(all))
 	}
 	return nil
 }
@@ -108,17 +98,20 @@ func (h *history) sayings(all []change) []saying {
 			string(h.orders.sequenceOf(all[n].row)) == string(h.orders.sequenceOf(all[0].row)) {
 			n++
 		}
-		last := all[n-1].row
-		k := keyChange{last: last, delete: h.rows.removes(last)}
-		if finals := h.orders.finals(all[:n]); h.seqs != nil && len(finals) > 1 {
-			h.orders.contend(&k, finals)
+		last, finals := all[n-1].row, []int32(nil)
+		if h.seqs != nil {
+			finals = h.orders.finals(all[:n])
+			var ok bool
+			if last, ok = h.orders.settle(finals); ok {
+				finals = nil
+			}
 		}
-		for _, row := range k.contenders {
+		for _, row := range finals {
 			h.reject(row, freshet.CodeSequenceTie, tieText)
 		}
-		if k.contenders == nil {
-			out = append(out, saying{at: string(h.orders.sequenceOf(k.last)), gone: k.delete, by: k.last,
-				row: values{rows: []int32{k.last}, stored: noRow}})
+		if finals == nil {
+			out = append(out, saying{at: string(h.orders.sequenceOf(last)), gone: h.rows.removes(last), by: last,
+				row: values{rows: []int32{last}, stored: noRow}})
 		}
 		all = all[n:]
 	}
@@ -171,8 +164,6 @@ func (h *history) plan(i int) {
 		h.periods[i] = periods
 	}
 }
-
-const tieText = "another row of the same key has the same sequence and says something else"
 
 // merge puts what came into what is known.
 func (h *history) merge(i int, known, fresh []saying) []saying {

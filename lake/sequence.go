@@ -73,6 +73,9 @@ func newOrder(sequence []byte, lane freshet.Lane, seq int64) order {
 	return binary.BigEndian.AppendUint64(o, uint64(seq)^1<<63)
 }
 
+// sequence is the order without the lane.
+func (o order) sequence() []byte { return o[:len(o)-orderTail] }
+
 // relation is how two orders relate.
 type relation int
 
@@ -84,7 +87,7 @@ const (
 
 func (o order) compare(other order) relation {
 	tail := len(o) - orderTail
-	switch c := bytes.Compare(o[:tail], other[:tail]); {
+	switch c := bytes.Compare(o.sequence(), other.sequence()); {
 	case c != 0:
 		return relation(c)
 	case !bytes.Equal(o[tail:tail+4], other[tail:tail+4]):

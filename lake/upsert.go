@@ -1,6 +1,7 @@
 package lake
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,28 +24,29 @@ const writeRows = 32 << 10
 // upsert is what one commit does to a keyed table, found on one snapshot of it:
 //
 //	gathered ─ union ─▶ changeRows ─ collapse ─▶ one keyChange a key
-//	   ─ look up ─▶ where the key lies ─ decide ─▶ insert, update, delete, or nothing
-//	   ─ stored rows, where one is needed ─ assemble ─▶ rows to write, places to mark: delta.Edit
+//	   ─ look up ─▶ where the key lies ─▶ stored rows, where one is needed ─ walk ─▶ insert, update, delete, or nothing
+//	   ─ assemble ─▶ rows to write, places to mark: delta.Edit
 type upsert struct {
-	t       *table
-	snap    *delta.Snapshot
-	schema  *delta.Schema // of the table to come
-	index   *rowIndex
-	feed    bool // the table records change data
-	rows    *changeRows
-	causes  []*causes              // by batch of rows; nil where none was asked for
-	hashes  []keyindex.Fingerprint // of each row of rows
-	keys    []keyChange
-	changes [][]change           // of each key, in the order in which they count; nil: not asked for
-	came    func(a, b int32) int // compares rows by when they came
-	refused map[int]bool         // keys whose row the table does not take
-	seqs    []byte               // of each row of rows
-	free    map[int32]int32      // deletes that stand behind whatever is stored: the row that gave each its sequence, or noRow
+	t      *table
+	snap   *delta.Snapshot
+	schema *delta.Schema // of the table to come
+	index  *rowIndex
+	feed   bool // the table records change data
+	rows   *changeRows
+	causes []*causes              // by batch of rows; nil where none was asked for
+	hashes []keyindex.Fingerprint // of each row of rows
+	keys   []keyChange
+	seqs   []byte         // of each row of rows
+	free   map[int32]bool // deletes that were sent without a sequence: they stand behind whatever is known
+	lanes  int            // by which the rows came
+
+	together *collapser // of rows
 
 	at     []keyindex.Position           // of each key
 	files  map[keyindex.FileID]delta.Add // those in which a key lies whose row may change
 	known  []byte                        // the order that the index has of each key
 	acts   []act                         // of each key
+	logged []deletion                    // deletes that found a row, where they are logged
 	stored *storedRows                   // nil: none was needed
 	past   *storedPeriods                // of a history, in the place of stored
 
@@ -78,9 +80,7 @@ const (
 	actInsert
 	actUpdate
 	actDelete
-	actBury   // there is no row, and that the key was deleted is news
-	actTie    // as its sequence is that of the stored row: what that row says decides
-	actReject // and the row that is stored stays
+	actBury // there is no row, and that the key was deleted is news
 )
 
 // newUpsert finds out what the gathered rows do to the table as the snapshot has it. Rows that it cannot take are in
@@ -114,24 +114,23 @@ func undecided(t *table, snap *delta.Snapshot, meta *delta.Metadata, rows *chang
 	return u, nil
 }
 
-// collapse makes one change a key.
+// collapse puts the changes of each key together.
 func (u *upsert) collapse() error {
 	o := &u.t.a.opts.Key
 	key := u.rows.named(o.Columns)
-	nulls := func(row int32) bool {
-		return slices.ContainsFunc(key, func(c arrow.Array) bool { return c.IsNull(int(row)) })
+	null := func(columns []arrow.Array, row int) bool {
+		return slices.ContainsFunc(columns, func(c arrow.Array) bool { return c.IsNull(row) })
 	}
 	skip := make([]bool, len(u.rows.kinds))
 	sequence := u.rows.named(o.SequenceBy)
-	ignore := u.t.a.opts.Key.Deletes == IgnoreDeletes
-	var unordered []int32 // deletes without a sequence
-	for row := range int32(len(skip)) {
+	u.free = map[int32]bool{}
+	for row, kind := range u.rows.kinds {
 		switch {
-		case nulls(row), ignore && u.rows.kinds[row] == freshet.Delete:
+		case null(key, row), o.Deletes == IgnoreDeletes && kind == freshet.Delete:
 			skip[row] = true
-		case !slices.ContainsFunc(sequence, func(c arrow.Array) bool { return c.IsNull(int(row)) }):
-		case u.rows.kinds[row] == freshet.Delete:
-			unordered = append(unordered, row)
+		case !null(sequence, row):
+		case kind == freshet.Delete:
+			u.free[int32(row)] = true
 		default:
 			skip[row] = true
 		}
@@ -141,49 +140,25 @@ func (u *upsert) collapse() error {
 		return err
 	}
 	u.hashes = keys
-	c := &collapser{rows: u.rows, keys: keys, keep: u.t.deleted != nil}
-	u.came = c.compareRows
-	if u.index.sequence == nil {
-		c.behind = u.behind()
-	}
+	u.together = &collapser{rows: u.rows, keys: keys}
 	if s := u.index.sequence; s != nil {
 		u.seqs = s.append(nil, sequence, len(keys))
-		c.sequence, c.width = u.seqs, s.width
-		u.orderDeletes(unordered, keys, skip)
+		u.together.sequence, u.together.width = u.seqs, s.width
+		u.together.moveKeys(skip)
 	}
-	u.keys = c.collapse(func(row int32) bool { return skip[row] })
-	u.changes = c.all
-	u.counts.crossed = int64(c.crossed)
+	lanes := map[freshet.Lane]bool{}
+	for _, b := range u.rows.batches {
+		lanes[b.Lane] = true
+	}
+	u.lanes = len(lanes)
+	for _, all := range u.together.arrived(skip) {
+		u.keys = append(u.keys, keyChange{key: all[0].key, changes: all})
+	}
 	return nil
 }
 
 // noRow is no row of the changes.
 const noRow int32 = -1
-
-// orderDeletes gives deletes that were sent without a sequence that of the change of their key which came before them, so
-// that they stand right behind it. They stand behind whatever is stored.
-func (u *upsert) orderDeletes(rows []int32, keys []keyindex.Fingerprint, skip []bool) {
-	if len(rows) == 0 {
-		return
-	}
-	w := u.index.sequence.width
-	u.free = map[int32]int32{}
-	before := map[keyindex.Fingerprint]int32{}
-	for row, key := range keys {
-		if skip[row] {
-			continue
-		}
-		if len(rows) > 0 && rows[0] == int32(row) {
-			rows = rows[1:]
-			u.free[int32(row)] = noRow
-			if last, ok := before[key]; ok {
-				copy(u.seqs[row*w:(row+1)*w], u.seqs[int(last)*w:(int(last)+1)*w])
-				u.free[int32(row)] = last
-			}
-		}
-		before[key] = int32(row)
-	}
-}
 
 // hash makes the fingerprint of each row; rows to skip have the zero one.
 func (u *upsert) hash(key []arrow.Array, skip []bool) ([]keyindex.Fingerprint, error) {
@@ -226,21 +201,14 @@ func (u *upsert) lookUp() error {
 	}
 	u.at = make([]keyindex.Position, len(keys))
 	u.known = make([]byte, len(keys)*u.index.identity.SequenceBytes)
-	if err := u.index.x.Lookup(keys, u.at, u.known); err != nil {
-		return err
-	}
-	u.acts = make([]act, len(keys))
-	for i := range u.keys {
-		u.acts[i] = u.first(i)
-	}
-	return nil
+	return u.index.x.Lookup(keys, u.at, u.known)
 }
 
 // findFiles finds the files in which rows lie that are to be read or to go.
 func (u *upsert) findFiles(ctx context.Context) (err error) {
 	wanted := map[keyindex.FileID]bool{}
-	for i, a := range u.acts {
-		if a == actUpdate || a == actDelete || a == actTie {
+	for i := range u.keys {
+		if u.touches(i) {
 			wanted[u.at[i].File] = true
 		}
 	}
@@ -248,37 +216,18 @@ func (u *upsert) findFiles(ctx context.Context) (err error) {
 	return err
 }
 
-// first is what becomes of a key as far as that is told without the row that is stored.
-func (u *upsert) first(i int) act {
-	k := &u.keys[i]
-	there, buried := u.there(i), u.buried(i)
-	if k.contenders != nil {
-		return actReject
+// touches reports whether the key has a row that the changes may change: not all of them are late.
+func (u *upsert) touches(i int) bool {
+	if !u.there(i) {
+		return false
 	}
-	if (there || buried) && u.index.sequence != nil && !u.isFree(k.last) {
-		switch relation := u.order(k.last).compare(u.index.orderOf(u.known, i)); {
-		case relation == before, relation == unknown && buried && !k.delete:
-			u.counts.late++
-			return actNone
-		case relation == unknown && !k.delete:
-			return actTie
-		}
+	if u.index.sequence == nil {
+		return true
 	}
-	switch {
-	case k.delete && !there:
-		u.counts.missing++
-		if u.end(i) == nil {
-			return actNone
-		}
-		return actBury
-	case k.delete && u.t.a.opts.Key.Deletes == SoftDeletes:
-		return actUpdate
-	case k.delete:
-		return actDelete
-	case there:
-		return actUpdate
-	}
-	return actInsert
+	known := u.index.orderOf(u.known, i).sequence()
+	return slices.ContainsFunc(u.keys[i].changes, func(c change) bool {
+		return u.free[c.row] || bytes.Compare(u.together.sequenceOf(c.row), known) >= 0
+	})
 }
 
 // there reports whether the key has a row.
@@ -290,7 +239,7 @@ func (u *upsert) order(row int32) order {
 	return newOrder(u.seqs[int(row)*w:(int(row)+1)*w], u.rows.lane(row), u.rows.seq(row))
 }
 
-// decide reads the stored rows that are needed and settles what depends on them.
+// decide reads the stored rows that are needed and settles what becomes of each key.
 func (u *upsert) decide(ctx context.Context) error {
 	var wanted []int
 	keeps := u.keepsColumns()
@@ -305,48 +254,11 @@ func (u *upsert) decide(ctx context.Context) error {
 			return err
 		}
 	}
+	u.acts = make([]act, len(u.keys))
 	for i := range u.keys {
-		switch {
-		case u.acts[i] == actTie:
-			u.acts[i] = u.settleTie(i)
-		case u.acts[i] == actInsert && u.partial(i):
-			u.acts[i] = actReject
-		case u.acts[i] == actInsert && u.updates(u.keys[i].lowest()):
-			u.counts.inserts++
-		}
+		u.acts[i] = u.walk(i)
 	}
 	return nil
-}
-
-// settleTie decides about a change that nothing but its content can tell from the row that is stored.
-func (u *upsert) settleTie(i int) act {
-	k := &u.keys[i]
-	if u.storedIsDeleted(i) {
-		u.counts.late++
-		return actNone
-	}
-	same := true
-	for c, f := range u.rows.schema.Fields() {
-		if same && !u.rows.unsent.Has(int(k.last), c) {
-			old := u.stored.rows.Column(columnNamed(u.stored.rows.Schema(), f.Name))
-			at := int64(u.stored.of[i])
-			same = array.SliceEqual(u.rows.columns[c], int64(k.last), int64(k.last)+1, old, at, at+1)
-		}
-	}
-	if same {
-		u.counts.same++
-		return actNone
-	}
-	k.contenders = []int32{k.last}
-	return actReject
-}
-
-// partial reports whether a cell of the key's row was not sent in this commit, although the source has it.
-func (u *upsert) partial(i int) bool { return !u.keys[i].delete && u.rows.partial(u.keys[i].lowest()) }
-
-// lacks reports whether a cell of the key's row is not told by this commit.
-func (u *upsert) lacks(i int) bool {
-	return !u.keys[i].delete && u.rows.unsent.Any(int(u.keys[i].lowest()))
 }
 
 // updates reports whether the row was sent as an update.
@@ -356,17 +268,21 @@ func (u *upsert) updates(row int32) bool {
 
 // needsStored reports whether the row that is stored under the key must be read; keeps is keepsColumns.
 func (u *upsert) needsStored(i int, keeps bool) bool {
-	switch u.acts[i] {
-	case actTie:
-		return true
-	case actDelete:
-		return u.feed || u.t.deleted != nil
-	case actUpdate:
-		deletes := func(c change) bool { return u.rows.removes(c.row) }
-		return u.feed || u.keys[i].delete || keeps || u.lacks(i) ||
-			u.changes != nil && slices.ContainsFunc(u.changes[i], deletes)
+	if !u.touches(i) {
+		return false
 	}
-	return false
+	deletes := u.t.deleted != nil || u.t.a.opts.Key.Deletes == SoftDeletes
+	return u.feed || slices.ContainsFunc(u.keys[i].changes, func(c change) bool {
+		if u.rows.removes(c.row) {
+			return deletes
+		}
+		return keeps || u.rows.unsent.Any(int(c.row)) || u.mayTie(i, c.row)
+	})
+}
+
+// mayTie reports whether nothing but its content may tell a change from the row that is stored.
+func (u *upsert) mayTie(i int, row int32) bool {
+	return u.index.sequence != nil && u.order(row).compare(u.index.orderOf(u.known, i)) == unknown
 }
 
 // keepsColumns reports whether the table has columns that the source does not: an update leaves them as they are.
@@ -386,6 +302,17 @@ func (u *upsert) keepsColumns() bool {
 type storedRows struct {
 	rows arrow.RecordBatch
 	of   map[int]int32 // by key: the row
+}
+
+// column is the column of this name, nil where there is none.
+func (s *storedRows) column(name string) arrow.Array {
+	if s == nil {
+		return nil
+	}
+	if c := columnNamed(s.rows.Schema(), name); c >= 0 {
+		return s.rows.Column(c)
+	}
+	return nil
 }
 
 func (s *storedRows) release() {
@@ -470,26 +397,19 @@ func staleIndex(err error) bool {
 	return errors.Is(err, keyindex.ErrCorrupt) || errors.Is(err, delta.ErrRowGone)
 }
 
-const partialText = "some columns were not sent, and the table has no row of this key that knows them"
+const (
+	partialText = "some columns were not sent, and the table has no row of this key that knows them"
+	tieText     = "another row of the same key has the same sequence and says something else"
+)
 
-// rejectKeys makes rejects of all rows that stood for keys that cannot be taken.
+// rejectKeys makes rejects of all rows that cannot be taken.
 func (u *upsert) rejectKeys() {
-	for i, a := range u.acts {
-		k := &u.keys[i]
-		for _, row := range k.waiting {
+	for i := range u.keys {
+		for _, row := range u.keys[i].waiting {
 			u.reject(row, freshet.CodePartialRow, partialText)
 		}
-		if a != actReject {
-			continue
-		}
-		if k.contenders == nil {
-			for _, row := range append([]int32{k.last}, k.older...) {
-				u.reject(row, freshet.CodePartialRow, partialText)
-			}
-			continue
-		}
-		for _, row := range k.contenders {
-			u.reject(row, freshet.CodeSequenceTie, "another row of the same key has the same sequence and says something else")
+		for _, row := range u.keys[i].contenders {
+			u.reject(row, freshet.CodeSequenceTie, tieText)
 		}
 	}
 }
@@ -507,13 +427,21 @@ func (u *upsert) reject(row int32, code freshet.Code, why string) {
 	u.rejects = append(u.rejects, r)
 }
 
-// refuse makes rejects of the rows that make the row of a key, which the table does not take.
-func (u *upsert) refuse(i int, code freshet.Code, why string) {
-	if u.refused == nil {
-		u.refused = map[int]bool{}
+// refuse makes rejects of the rows that make the row of a key, which the table does not take, and finds out what becomes of
+// the key without them.
+func (u *upsert) refuse(i int, code freshet.Code, why string) act {
+	k := &u.keys[i]
+	blamed := k.puts()
+	if len(blamed) == 0 {
+		blamed = []int32{k.last}
 	}
-	u.refused[i] = true
-	for _, row := range append([]int32{u.keys[i].last}, u.keys[i].older...) {
+	for _, row := range blamed {
 		u.reject(row, code, why)
 	}
+	k.changes = slices.DeleteFunc(k.changes, func(c change) bool { return slices.Contains(blamed, c.row) })
+	u.logged = slices.DeleteFunc(u.logged, func(d deletion) bool { return d.key == i })
+	counts := u.counts
+	u.acts[i] = u.walk(i)
+	u.counts = counts
+	return u.acts[i]
 }

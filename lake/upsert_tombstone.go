@@ -1,10 +1,8 @@
 package lake
 
 import (
-	"bytes"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -20,84 +18,22 @@ func (u *upsert) buried(i int) bool {
 	return u.at[i].File == keyindex.Tombstone && u.t.tombstones != nil
 }
 
-// isFree reports whether the row is a delete that was sent without a sequence.
-func (u *upsert) isFree(row int32) bool {
-	_, is := u.free[row]
-	return is
+// orders reports whether the column is one of those that order changes.
+func (u *upsert) orders(column int) bool {
+	return u.index.sequence != nil && containsFold(u.t.a.opts.Key.SequenceBy, u.rows.schema.Field(column).Name)
 }
 
-// orderOf is where the change of the key stands. A delete that was sent without a sequence stands behind what came before
-// it and what is known.
-func (u *upsert) orderOf(i int) order {
-	mine := u.order(u.keys[i].last)
-	if w := u.index.sequence.width; u.isFree(u.keys[i].last) && (u.there(i) || u.buried(i)) {
-		if known := u.index.orderOf(u.known, i); bytes.Compare(known[:w], mine[:w]) > 0 {
-			copy(mine[:w], known[:w])
-		}
-	}
-	return mine
-}
-
-// sequenceRow is the row that says what stands in a column of the sequence once a soft delete has marked the key's row;
-// there is none when that stays as it is, as all other columns do.
-func (u *upsert) sequenceRow(i, column int) (row int32, ok bool) {
-	is := func(name string) bool { return strings.EqualFold(name, u.rows.schema.Field(column).Name) }
-	if u.index.sequence == nil || !slices.ContainsFunc(u.t.a.opts.Key.SequenceBy, is) {
-		return noRow, false
-	}
-	row = u.keys[i].last
-	from, free := u.free[row]
-	if !free {
-		return row, true
-	}
-	w := u.index.sequence.width
-	known := u.index.orderOf(u.known, i)
-	return from, from != noRow && bytes.Compare(u.seqs[int(from)*w:(int(from)+1)*w], known[:w]) > 0
-}
-
-// storedIsDeleted reports whether the row that is stored under the key was marked by a soft delete.
+// storedIsDeleted reports whether the row that is stored under the key, if it was read, was marked by a soft delete.
 func (u *upsert) storedIsDeleted(i int) bool {
 	if u.t.a.opts.Key.Deletes != SoftDeletes {
 		return false
 	}
-	c := columnNamed(u.stored.rows.Schema(), DeletedAtColumn)
-	return c >= 0 && u.stored.rows.Column(c).IsValid(int(u.stored.of[i]))
-}
-
-// end is the order that a tombstone of the key is to have; nil where none is needed, or one says it already, or there is no
-// sequence at which the key could have been deleted.
-func (u *upsert) end(i int) order {
-	k := &u.keys[i]
-	if u.t.tombstones == nil || !k.delete {
-		return nil
+	marks := u.stored.column(DeletedAtColumn)
+	if marks == nil {
+		return false
 	}
-	if from, free := u.free[k.last]; free && from == noRow && !u.there(i) && !u.buried(i) {
-		return nil
-	}
-	mine := u.orderOf(i)
-	if u.buried(i) {
-		if known := u.index.orderOf(u.known, i); mine.compare(known) == unknown || bytes.Equal(mine, known) {
-			return nil
-		}
-	}
-	return mine
-}
-
-// passedEnd is the order of a delete that the row which the key gets in the same commit came after: it is remembered too, so
-// that it does not matter which changes a commit has together. nil: there is none that would have counted.
-func (u *upsert) passedEnd(i int) order {
-	row := u.keys[i].ended
-	if u.t.tombstones == nil || row == noRow {
-		return nil
-	}
-	if from, free := u.free[row]; free && from == noRow {
-		return nil
-	}
-	mine := u.order(row)
-	if (u.there(i) || u.buried(i)) && mine.compare(u.index.orderOf(u.known, i)) != after {
-		return nil
-	}
-	return mine
+	row, read := u.stored.of[i]
+	return read && marks.IsValid(int(row))
 }
 
 // tombstone is a row of the tombstones table to be.
@@ -106,18 +42,17 @@ type tombstone struct {
 	end order
 }
 
-// tombstones are those of the keys that the upsert deletes. The index is told of those whose keys have no row then.
+// tombstones are those of the keys that the upsert deletes, also of those that come back in it: so that it does not matter
+// which changes a commit has together. The index is told of those whose keys have no row then.
 func (w *upsertWriter) tombstones() (all []tombstone) {
 	for i, a := range w.acts {
-		switch a {
-		case actBury, actDelete:
-			end := w.end(i)
-			all = append(all, tombstone{w.keys[i].last, end})
-			w.news.buried, w.news.ends = append(w.news.buried, w.keys[i].key), append(w.news.ends, end...)
-		case actInsert, actUpdate:
-			if end := w.passedEnd(i); end != nil {
-				all = append(all, tombstone{w.keys[i].ended, end})
-			}
+		k := &w.keys[i]
+		if k.ended.end == nil {
+			continue
+		}
+		all = append(all, k.ended)
+		if a == actBury || a == actDelete {
+			w.news.buried, w.news.ends = append(w.news.buried, k.key), append(w.news.ends, k.ended.end...)
 		}
 	}
 	return all

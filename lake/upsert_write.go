@@ -113,7 +113,12 @@ func (w *upsertWriter) putKeys(ctx context.Context, keys []int) error {
 		}
 		return w.putKeys(ctx, keys[len(keys)/2:])
 	}
-	w.refuse(keys[0], code, why)
+	switch w.refuse(keys[0], code, why) {
+	case actInsert, actUpdate:
+		return w.putKeys(ctx, keys)
+	case actDelete:
+		return w.deleteKeys(ctx, keys)
+	}
 	return nil
 }
 
@@ -124,7 +129,7 @@ func (w *upsertWriter) put(ctx context.Context, keys []int, whole arrow.RecordBa
 	for n, i := range keys {
 		w.news.written = append(w.news.written, w.keys[i].key)
 		if w.index.sequence != nil {
-			w.news.orders = append(w.news.orders, w.orderOf(i)...)
+			w.news.orders = append(w.news.orders, w.keys[i].order...)
 		}
 		if w.acts[i] == actInsert {
 			inserted = append(inserted, int32(n))
@@ -260,15 +265,11 @@ func (u *upsert) assembleColumn(f *delta.Field, keys []int, whole []expr.Span) (
 	case at >= 0 && whole != nil:
 		return expr.Take(u.rows.columns[at], whole), nil
 	}
-	var fresh, stored arrow.Array
+	var fresh arrow.Array
 	if at >= 0 {
 		fresh = u.rows.columns[at]
 	}
-	if u.stored != nil {
-		if c := columnNamed(u.stored.rows.Schema(), f.Name); c >= 0 {
-			stored = u.stored.rows.Column(c)
-		}
-	}
+	stored := u.stored.column(f.Name)
 	cells := make([]cell, len(keys))
 	for n, i := range keys {
 		row, sent := u.sentBy(i, at)
@@ -329,10 +330,9 @@ func (u *upsert) sentBy(i, column int) (row int32, sent bool) {
 	switch {
 	case column < 0:
 		return 0, false
-	case k.delete: // of a soft delete the row stays as it is stored, but for what orders it
-		return u.sequenceRow(i, column)
-	}
-	if !u.rows.unsent.Has(int(k.last), column) {
+	case k.delete && k.moved != noRow && u.orders(column):
+		return k.moved, true
+	case !k.delete && !u.rows.unsent.Has(int(k.last), column):
 		return k.last, true
 	}
 	for _, row := range k.older {
@@ -343,8 +343,9 @@ func (u *upsert) sentBy(i, column int) (row int32, sent bool) {
 	return 0, false
 }
 
+// storedRow is the row that is stored under the key, as far as the row that comes in its place keeps what it says.
 func (u *upsert) storedRow(i int) (row int32, ok bool) {
-	if u.stored == nil {
+	if u.stored == nil || !u.keys[i].based {
 		return 0, false
 	}
 	row, ok = u.stored.of[i]
