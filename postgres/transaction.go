@@ -1,0 +1,168 @@
+package postgres
+
+import (
+	"fmt"
+
+	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
+)
+
+// transaction is what one transaction changed: the messages that the server sent of it.
+type transaction struct {
+	changes
+	xid      uint32
+	end      pgoutput.LSN // behind its commit: the seq of its changes
+	time     int64        // of the commit, in microseconds since 1970
+	streamed bool         // it was sent while it was open: each message says its sub-transaction
+	aborted  map[uint32]bool
+	tables   bool // it has descriptions of tables
+}
+
+// assembler makes transactions of messages, whichever way the server sends them: whole when they are committed, or in parts
+// while they are open, which alternate with those of others. Used by one goroutine.
+type assembler struct {
+	decoder pgoutput.Decoder
+	whole   *transaction            // between Begin and Commit
+	open    map[uint32]*transaction // sent in parts
+	part    *transaction            // the one of whose parts this is
+	held    int64                   // bytes in memory of all that are not committed
+	most    int64                   // of them, before the largest is spilled
+	dir     string
+}
+
+func newAssembler(memoryBytes int64, dir string) *assembler {
+	return &assembler{open: map[uint32]*transaction{}, most: memoryBytes, dir: dir}
+}
+
+// idle reports whether no transaction is under way.
+func (a *assembler) idle() bool { return a.whole == nil && len(a.open) == 0 }
+
+// take takes one message, and returns the transaction that it commits, if it does. Errors: pgoutput.ErrMalformed, those of the
+// folder for large ones.
+func (a *assembler) take(payload []byte) (*transaction, error) {
+	m, err := a.decoder.Decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	switch m.Kind {
+	case pgoutput.Begin:
+		a.whole = &transaction{xid: m.XID}
+	case pgoutput.Commit:
+		t := a.whole
+		if t == nil {
+			return nil, fmt.Errorf("%w: a commit without its begin", pgoutput.ErrMalformed)
+		}
+		a.whole = nil
+		return a.committed(t, m), nil
+	case pgoutput.StreamStart:
+		if a.open[m.XID] == nil {
+			a.open[m.XID] = &transaction{xid: m.XID, streamed: true, aborted: map[uint32]bool{}}
+		}
+		a.part = a.open[m.XID]
+	case pgoutput.StreamStop:
+		a.part = nil
+	case pgoutput.StreamCommit:
+		t := a.open[m.XID]
+		if t == nil {
+			t = &transaction{xid: m.XID, streamed: true}
+		}
+		delete(a.open, m.XID)
+		return a.committed(t, m), nil
+	case pgoutput.StreamAbort:
+		a.abort(m)
+	case pgoutput.Relation, pgoutput.Insert, pgoutput.Update, pgoutput.Delete, pgoutput.Truncate:
+		return nil, a.add(payload, m.Kind)
+	case pgoutput.Origin, pgoutput.Type, pgoutput.Emitted:
+	default:
+		return nil, fmt.Errorf("%w: kind %q, which the slot was not asked for", pgoutput.ErrMalformed, m.Kind)
+	}
+	return nil, nil
+}
+
+func (a *assembler) committed(t *transaction, m *pgoutput.Message) *transaction {
+	t.end, t.time = m.End, m.Time
+	a.held -= int64(len(t.memory))
+	return t
+}
+
+// abort drops the whole transaction, or what one of its sub-transactions did. The server does not describe a table again that
+// it described in a sub-transaction which was undone: descriptions stay.
+func (a *assembler) abort(m *pgoutput.Message) {
+	t := a.open[m.XID]
+	switch {
+	case t == nil:
+	case m.Sub != m.XID:
+		t.aborted[m.Sub] = true
+	default:
+		a.held -= int64(len(t.memory))
+		t.drop()
+		delete(a.open, m.XID)
+	}
+}
+
+func (a *assembler) add(payload []byte, kind pgoutput.Kind) error {
+	t := a.part
+	if t == nil {
+		t = a.whole
+	}
+	if t == nil {
+		return fmt.Errorf("%w: a change outside of a transaction", pgoutput.ErrMalformed)
+	}
+	t.tables = t.tables || kind == pgoutput.Relation
+	before := len(t.memory)
+	if err := t.add(payload); err != nil {
+		return err
+	}
+	a.held += int64(len(t.memory) - before)
+	if a.held <= a.most {
+		return nil
+	}
+	return a.spill()
+}
+
+// spill writes the largest transaction out.
+func (a *assembler) spill() error {
+	largest := a.whole
+	for _, t := range a.open {
+		if largest == nil || len(t.memory) > len(largest.memory) {
+			largest = t
+		}
+	}
+	a.held -= int64(len(largest.memory))
+	return largest.spill(a.dir)
+}
+
+// drop gives up all that is not committed.
+func (a *assembler) drop() {
+	for _, t := range a.open {
+		t.drop()
+	}
+	if a.whole != nil {
+		a.whole.drop()
+	}
+}
+
+// transactionReader yields the messages of a committed transaction that count. A Message lasts until the next call.
+type transactionReader struct {
+	*transaction
+	messages *changesReader
+	decoder  pgoutput.Decoder
+}
+
+func (t *transaction) reader() (*transactionReader, error) {
+	messages, err := t.read()
+	return &transactionReader{transaction: t, messages: messages}, err
+}
+
+// next returns the next message. io.EOF: there is none.
+func (r *transactionReader) next() (*pgoutput.Message, error) {
+	for {
+		payload, err := r.messages.next()
+		if err != nil {
+			return nil, err
+		}
+		m, err := r.decoder.DecodeChange(payload, r.streamed)
+		if err != nil || m.Kind == pgoutput.Relation || !r.aborted[m.XID] {
+			return m, err
+		}
+	}
+}
