@@ -8,7 +8,11 @@ import (
 	"testing"
 )
 
-const pairs = "    format: json\n    changes: {op: op}"
+const (
+	pairs     = "    format: json\n    changes: {op: op}"
+	vectors   = "    mode: mirror"
+	rewritten = "    mode: mirror\n    compatibility: broad"
+)
 
 // newPairs is a topic of accounts with the columns that other engines write, id and s.
 func newPairs(t *testing.T, b *broker) *accounts {
@@ -26,27 +30,40 @@ func (a *accounts) add(other *rival) {
 	}
 }
 
-// TestKeyed_DeltaRsWritesMeanwhile_TableIsWhatBothSay has delta-rs append, update, delete and merge rows of its own in a table
-// that is mirrored. It never compacts meanwhile: it would not see what was deleted since (README.md).
-func TestKeyed_DeltaRsWritesMeanwhile_TableIsWhatBothSay(t *testing.T) {
+// TestKeyed_OthersWriteMeanwhile_TableIsWhatBothSay has another engine append, update, delete and merge rows of its own in a table
+// that is mirrored. Spark compacts it, too; delta-rs would not see what was deleted meanwhile (README.md).
+func TestKeyed_OthersWriteMeanwhile_TableIsWhatBothSay(t *testing.T) {
 	t.Parallel()
-	for _, target := range []string{"    mode: mirror", "    mode: mirror\n    compatibility: broad"} {
-		t.Run(map[bool]string{true: "vectors", false: "broad"}[len(target) < 20], func(t *testing.T) {
+	for _, with := range []struct {
+		name   string
+		engine *engine
+		target string
+		every  string // Spark, which takes seconds, loses to each of our commits that falls into its own
+		turns  int
+		ops    []string
+	}{
+		{"delta-rs on vectors", deltaRs, vectors, "100ms", 16, []string{"append", "merge", "update", "delete"}},
+		{"delta-rs on rewritten files", deltaRs, rewritten, "100ms", 16, []string{"append", "merge", "update", "delete"}},
+		{"spark on vectors", spark, vectors, "4s", 10, []string{"append", "merge", "optimize", "update", "delete"}},
+		{"spark on rewritten files", spark, rewritten, "4s", 5, []string{"append", "merge", "optimize", "update", "delete"}},
+	} {
+		t.Run(with.name, func(t *testing.T) {
 			t.Parallel()
 			b := needBroker(t)
 			needReaders(t)
 			a := newPairs(t, b)
+			a.every = with.every
 			table, index := filepath.Join(t.TempDir(), "t"), filepath.Join(t.TempDir(), "index")
-			file := a.keyedPipeline(t, table, index, pairs, target)
+			file := a.keyedPipeline(t, table, index, pairs, with.target)
 			stop := a.feed(5)
 			p := start(t, nil, "run", file, "--progress", "off")
 			waitUntil(t, patience, "our first commit is there", func() bool {
 				_, err := os.Stat(filepath.Join(table, "_delta_log", fmt.Sprintf("%020d.json", 2)))
 				return err == nil || ended(p)
 			})
-			other := newRival(t, deltaRs, table, table)
-			for turn := range rounds(t, 16) {
-				other.do([]string{"append", "merge", "update", "delete"}[turn%4])
+			other := newRival(t, with.engine, table, table)
+			for turn := range rounds(t, with.turns) {
+				other.do(with.ops[turn%len(with.ops)])
 			}
 			stop()
 			if ended(p) {
@@ -55,7 +72,7 @@ func TestKeyed_DeltaRsWritesMeanwhile_TableIsWhatBothSay(t *testing.T) {
 			p.signal(syscall.SIGTERM)
 			p.mustEnd(patience)
 			start(t, nil, "run", file, "--until-caught-up", "--progress", "off").mustEnd(patience)
-			t.Logf("delta-rs: %d commits, %d failures, %d rows", other.commits, other.failures, len(other.mine))
+			t.Logf("%s: %d commits, %d failures, %d rows", with.engine.name, other.commits, other.failures, len(other.mine))
 			a.add(other)
 			a.want(t, table, a.state(), false)
 		})

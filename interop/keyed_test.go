@@ -33,6 +33,7 @@ type accounts struct {
 	random *rand.Rand
 	write  func(a *accounts, id int64) []*kgo.Record
 	types  map[string]string // of the columns that the pipeline has
+	every  string            // how often the pipeline commits
 	there  map[int64]bool    // as far as it was produced
 	at     int64
 
@@ -45,7 +46,7 @@ const accountPartitions = 4
 func newAccounts(t *testing.T, b *broker, random *rand.Rand, write func(*accounts, int64) []*kgo.Record) *accounts {
 	t.Helper()
 	return &accounts{b: b, topic: b.topic(accountPartitions, nil), random: random, write: write, there: map[int64]bool{},
-		rows: map[int64]account{}, read: map[int32]int64{},
+		rows: map[int64]account{}, read: map[int32]int64{}, every: "100ms",
 		types: map[string]string{"id": "bigint not null", "n": "bigint", "s": "string", "at": "bigint"}}
 }
 
@@ -283,9 +284,9 @@ target:
     path: "%s"
     key: [id]
     index_dir: "%s"
-    commit: {every: 100ms}
+    commit: {every: %s}
 %s
-`, a.b.servers, a.topic, filepath.Base(filepath.Dir(index))+a.topic, formatted, columns, table, index, target)
+`, a.b.servers, a.topic, filepath.Base(filepath.Dir(index))+a.topic, formatted, columns, table, index, a.every, target)
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

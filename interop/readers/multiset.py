@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Counts the rows of a table with columns id and s by writer: ours have ids below --first-id and are told apart by (s, id).
 
-Prints {"Ours", "OursDistinct", "Theirs", "TheirsDistinct", "Orphaned"}; Orphaned is the number of rows in data files that no commit
-of the log names: what is left when another process renames its commit over one that was there.
+Prints {"Ours", "OursDistinct", "Theirs", "TheirsDistinct"}.
 """
 
 import peers
@@ -13,10 +12,6 @@ import argparse
 import json
 import os
 import sys
-from pathlib import Path
-from urllib.parse import unquote
-
-import pyarrow.parquet as pq
 
 import engines
 
@@ -32,19 +27,9 @@ def main():
     ours = [(s, i) for s, i in zip(texts, ids) if i < args.first_id]
     theirs = [i for i in ids if i >= args.first_id]
     print(json.dumps({"Ours": len(ours), "OursDistinct": len(set(ours)), "Theirs": len(theirs),
-                      "TheirsDistinct": len(set(theirs)), "Orphaned": orphaned(Path(args.table))}))
+                      "TheirsDistinct": len(set(theirs))}))
     sys.stdout.flush()
     os._exit(0)
-
-
-def orphaned(table):
-    named = set()
-    for commit in (table / "_delta_log").glob("*.json"):
-        for line in commit.read_text(encoding="utf-8").splitlines():
-            action = json.loads(line)
-            named |= {unquote(action[kind]["path"]) for kind in ("add", "remove") if kind in action}
-    files = (f for f in table.rglob("*.parquet") if "_delta_log" not in f.parts)
-    return sum(pq.read_metadata(f).num_rows for f in files if str(f.relative_to(table)) not in named)
 
 
 main()
