@@ -209,6 +209,21 @@ func (tx *Transaction) checkNext(next tableState, base *Snapshot) error {
 	return nil
 }
 
+// tags are those of the commit's provenance.
+func (tx *Transaction) tags(base *Snapshot) map[string]string {
+	tags := maps.Clone(tx.info.Tags)
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	if tracksRows(base.state.meta) && base.version >= 0 {
+		tags["delta.rowTracking.preserved"] = strconv.FormatBool(tx.rowIDsPreserved())
+	}
+	if notes := tx.rewriteNotes(base); notes != "" {
+		tags[rewriteTag] = notes
+	}
+	return tags
+}
+
 // setTimes completes the provenance. Spec: "In-Commit Timestamps": they increase with every version.
 func (tx *Transaction) setTimes(ctx context.Context, info *CommitInfo, base *Snapshot, b *builder,
 	now time.Time,
@@ -220,13 +235,7 @@ func (tx *Transaction) setTimes(ctx context.Context, info *CommitInfo, base *Sna
 	info.IsolationLevel = tx.isolation(b.state.meta)
 	blind := info.IsBlindAppend != nil && *info.IsBlindAppend && tx.blindToFiles() // when unsure false: others trust it
 	info.IsBlindAppend = &blind
-	if tracksRows(base.state.meta) && base.version >= 0 {
-		info.Tags = maps.Clone(info.Tags)
-		if info.Tags == nil {
-			info.Tags = map[string]string{}
-		}
-		info.Tags["delta.rowTracking.preserved"] = strconv.FormatBool(tx.rowIDsPreserved())
-	}
+	info.Tags = tx.tags(base)
 	if !inCommitTimestamps(b.state.proto, b.state.meta) {
 		return nil
 	}

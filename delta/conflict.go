@@ -43,6 +43,7 @@ type winner struct {
 
 	files map[string]*fileChange // by canonical path; nil: not gathered
 	order []string               // the paths in their order
+	notes map[string]noted       // what it tells of files that it rewrote, by their paths; nil: not looked at
 }
 
 // fileChange is what a winner did to one path: an add and a remove are a new deletion vector.
@@ -78,12 +79,13 @@ func (w *winner) changes() map[string]*fileChange {
 
 // conflictRules are asked in order about each winner; the first that objects aborts. Each knows one kind of
 // action, and makes good what can be made good: the transaction is then built anew upon the winner. The protocol
-// leaves these rules to writers; they are those of Spark's ConflictChecker, with four differences that let more
+// leaves these rules to writers; they are those of Spark's ConflictChecker, with five differences that let more
 // commits pass and lose no row:
 //
 //   - Files that hold rows which were there before (dataChange false) are no news to readers.
 //   - Two deletion vectors of one file are united if they name different rows.
 //   - A rewrite hides in its new files the rows that a winner has deleted from the old ones.
+//   - Rows to be deleted of files that a winner packed together are found again in its new ones.
 //   - Statistics decide, and not only partition values, whether a winner's file concerns a reader; of deleted rows
 //     the rows themselves.
 //

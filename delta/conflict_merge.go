@@ -26,12 +26,8 @@ func deletedTwiceRule(ctx context.Context, c *committer, w *winner) error {
 			r.BaseRowID, r.DefaultRowCommitVersion = f.add.BaseRowID, f.add.DefaultRowCommitVersion
 		}
 	}
-	for _, m := range tx.marks {
-		if f := changes[m.key]; f != nil {
-			if err := c.mergeMark(ctx, w, m, f); err != nil {
-				return err
-			}
-		}
+	if err := c.mergeMarks(ctx, w); err != nil {
+		return err
 	}
 	for _, r := range tx.rewrites {
 		for i := range r.Removed {
@@ -50,11 +46,40 @@ func (f *fileChange) recommitted(a *Add) bool {
 	return f.remove == nil && f.add.DeletionVector.id() == a.DeletionVector.id()
 }
 
+// mergeMarks makes good what a winner did to files that lose rows by this transaction.
+func (c *committer) mergeMarks(ctx context.Context, w *winner) error {
+	var marks []*mark
+	for _, m := range c.tx.marks {
+		f := w.changes()[m.key]
+		switch {
+		case f == nil:
+			marks = append(marks, m)
+		case f.add != nil:
+			if err := c.mergeMark(ctx, w, m, f); err != nil {
+				return err
+			}
+			marks = append(marks, m)
+		case f.remove.DataChange:
+			return w.conflict(ConflictDelete, "it removed the file %s, rows of which are to be deleted", m.file.Path)
+		default:
+			moved, err := c.moveMark(ctx, w, m, f)
+			if err != nil {
+				return err
+			}
+			marks = append(marks, moved...)
+			c.moved++
+			c.replan(ctx)
+		}
+	}
+	c.tx.marks, c.tx.marked = nil, nil
+	for _, m := range marks {
+		c.tx.mark(m)
+	}
+	return nil
+}
+
 // mergeMark goes on from the vector that a winner gave a file, if it names other rows.
 func (c *committer) mergeMark(ctx context.Context, w *winner, m *mark, f *fileChange) error {
-	if f.add == nil {
-		return w.conflict(ConflictDelete, "it removed the file %s, rows of which are to be deleted", m.file.Path)
-	}
 	if !f.recommitted(&m.file) {
 		if err := c.retry(ctx, func() error { return m.read(ctx, c.base) }); err != nil {
 			return err

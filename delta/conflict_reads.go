@@ -131,7 +131,11 @@ func deletedReadRule(ctx context.Context, c *committer, w *winner) error {
 	changes := w.changes()
 	for _, path := range w.order {
 		f := changes[path]
-		if f.remove == nil || !f.remove.DataChange {
+		if f.remove == nil {
+			continue
+		}
+		if !f.remove.DataChange {
+			c.readMoved(w, path)
 			continue
 		}
 		concerns := reads.all || reads.files[path]
@@ -146,6 +150,18 @@ func deletedReadRule(ctx context.Context, c *committer, w *winner) error {
 		}
 	}
 	return nil
+}
+
+// readMoved has the transaction depend on the files of a winner that rewrote one which it has read.
+func (c *committer) readMoved(w *winner, path string) {
+	if !c.tx.reads.files[path] {
+		return
+	}
+	for to, f := range w.changes() {
+		if f.add != nil && !f.add.DataChange {
+			c.tx.reads.files[to] = true
+		}
+	}
 }
 
 // deletedReads reports whether a winner deleted rows of this file that the transaction's conditions are true for.

@@ -163,6 +163,13 @@ func TestCommit_FilesOfOthers_RulesDecide(t *testing.T) {
 		{name: "a vector after optimize", set: func(d *duel) {
 			d.first.Rewrite(d.compaction())
 			d.second.DeleteRows(d.files[0], bitmapOf(2))
+			d.second.DeleteRows(d.files[1], bitmapOf(0, 9))
+		}, want: append([]int64{0, 1, 3, 4, 5, 6, 7, 8, 9}, spanOf(11, 19)...)},
+		{name: "a vector after optimize in the dark", set: func(d *duel) {
+			r := d.compaction()
+			r.Origins = nil
+			d.first.Rewrite(r)
+			d.second.DeleteRows(d.files[0], bitmapOf(2))
 		}, kind: delta.ConflictDelete},
 		{name: "a reader of all after optimize", set: func(d *duel) {
 			d.first.Rewrite(d.compaction())

@@ -56,6 +56,7 @@ type DMLResult struct {
 	Committed bool      // false when nothing had to change, or Txns were there already
 	Snapshot  *Snapshot // the table at Version
 	Retries   int       // times that the operation, or its commit alone, lost a race
+	Moved     int       // files whose rows to change were found again where a compaction had put them meanwhile
 
 	Inserted int64 // rows
 	Updated  int64 // rows

@@ -397,6 +397,7 @@ func (e *rowEdit) commit(ctx context.Context, deadline time.Time, c editCommit) 
 		return nil, err
 	}
 	r.Version, r.Snapshot, r.Retries, r.Committed = done.Version, done.Snapshot, done.Retries, true
+	r.Moved = done.Moved
 	return r, nil
 }
 

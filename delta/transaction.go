@@ -56,6 +56,7 @@ type expectation struct {
 type CommitResult struct {
 	Version  int64
 	Retries  int       // versions that other writers took before
+	Moved    int       // files whose rows to be deleted had come into others by a compaction, and were found there
 	Snapshot *Snapshot // the table at Version
 }
 
@@ -141,6 +142,9 @@ func (tx *Transaction) Commit(ctx context.Context) (CommitResult, error) {
 	if err := tx.check(tx.base); err != nil {
 		return CommitResult{}, err
 	}
+	for _, r := range tx.rewrites {
+		r.note = r.Rewrite.note()
+	}
 	c := &committer{tx: tx, base: tx.base.counted(ctx), deadline: time.Now().Add(tx.opts.Deadline)}
 	result, err := c.run(ctx)
 	if err != nil {
@@ -165,6 +169,7 @@ type committer struct {
 	waits    int   // since the last progress
 	pending  bool  // a put of this attempt may have landed
 	behind   int64 // how many versions a listing has found after the base
+	moved    int   // marks that were taken to the files of a winner
 
 	matchers []*scanPlan     // of what the transaction read; nil: not made yet
 	known    map[string]*Add // files of the base that winners have removed, by path; nil values: not there
@@ -186,14 +191,14 @@ func (c *committer) run(ctx context.Context) (CommitResult, error) {
 			return CommitResult{}, c.fail(next.version, err)
 		}
 		if won {
-			return CommitResult{Version: next.version, Retries: c.retries, Snapshot: next}, nil
+			return c.landed(next), nil
 		}
 		ours, err := c.rebase(ctx)
 		if err != nil {
 			return CommitResult{}, c.fail(next.version, err)
 		}
 		if ours {
-			return CommitResult{Version: next.version, Retries: c.retries, Snapshot: next}, nil
+			return c.landed(next), nil
 		}
 		c.pending = false
 		if c.retries++; c.retries > 1 {
@@ -202,6 +207,10 @@ func (c *committer) run(ctx context.Context) (CommitResult, error) {
 			}
 		}
 	}
+}
+
+func (c *committer) landed(at *Snapshot) CommitResult {
+	return CommitResult{Version: at.version, Retries: c.retries, Moved: c.moved, Snapshot: at}
 }
 
 // put puts the commit until it is known whether the version is taken: by this commit (true) or by anyone,

@@ -19,24 +19,28 @@ type mark struct {
 // gave it, with its statistics. At Commit its vector in the version that is built upon and rows become one new
 // vector; all vectors of a commit lie in one object. A file that loses its last row is removed, one that loses none
 // is left alone. Deleting rows of one file twice adds up. A winner that deleted other rows of the file is merged
-// with; if it deleted one of these rows too, or rewrote the file, that is a conflict of kind ConflictDelete. rows
-// belongs to tx afterwards. The table must have delta.enableDeletionVectors, unless no file keeps rows.
+// with, and the rows are found again in the files of one that packed it together with others (Rewrite with Origins, by
+// this package); if it deleted one of these rows too, or put them where that cannot be told, that is a conflict of kind
+// ConflictDelete. rows belongs to tx afterwards. The table must have delta.enableDeletionVectors, unless no file keeps rows.
 //
 // A DELETE or an UPDATE that found the rows by a condition says ReadWhere besides, and does not say ReadFiles:
 // otherwise no winner that deleted other rows of the file could be merged with. A row that the file has lost already in
 // the version that file shows makes Commit fail with ErrRowGone. Spec: "Deletion Vectors".
 func (tx *Transaction) DeleteRows(file Add, rows *roaring64.Bitmap) {
-	key := canonicalPath(file.Path)
-	if m := tx.marked[key]; m != nil {
-		m.rows.Or(rows)
+	tx.mark(&mark{key: canonicalPath(file.Path), file: file, rows: rows})
+}
+
+// mark adds a mark, or its rows to the one that its file has.
+func (tx *Transaction) mark(m *mark) {
+	if old := tx.marked[m.key]; old != nil {
+		old.rows.Or(m.rows)
 		return
 	}
-	m := &mark{key: key, file: file, rows: rows}
 	tx.marks = append(tx.marks, m)
 	if tx.marked == nil {
 		tx.marked = map[string]*mark{}
 	}
-	tx.marked[key] = m
+	tx.marked[m.key] = m
 }
 
 // Rewrite replaces files by others that hold the same rows, as OPTIMIZE does.
@@ -61,13 +65,16 @@ type rewrite struct {
 	gone  []*roaring64.Bitmap // of each of Removed, what its vector names; nil until it is read
 	taken []bool              // of each of Removed, whether a winner has removed it
 	lost  []*roaring64.Bitmap // of each of Added, the rows that winners have deleted; nil: none
+	note  *rewriteNote        // of what was read, whatever winners did; nil: there is none
 }
 
 // Rewrite replaces files by others that hold the same rows. DataChange of all its actions becomes false, so that
 // nobody takes them for changes. A winner that deleted rows of a removed file, or all of it, is made good for: their
 // places in the new files are found through Origins, and a vector hides them there. Without Origins, or where the
 // table has no delta.enableDeletionVectors, or when the winner rewrote the file too, the rewrite gives way with a
-// conflict of kind ConflictDelete. A rewrite says neither ReadFiles nor ReadWhere.
+// conflict of kind ConflictDelete. Where Origins keep the rows of each file together and in their order, the commit notes
+// where they went, so that others who lose a race to it can go on with rows that they delete. A rewrite says neither
+// ReadFiles nor ReadWhere.
 func (tx *Transaction) Rewrite(r Rewrite) {
 	r.Removed = slices.Clone(r.Removed)
 	tx.rewrites = append(tx.rewrites, &rewrite{Rewrite: r, taken: make([]bool, len(r.Removed)),

@@ -44,10 +44,20 @@ type scene struct {
 	nextID  int64
 	nextOp  int
 	means   map[string]func(rowModel) // what a commit does, by its user metadata
+	mix     []string                  // the operations that are drawn from
 	kinds   map[string]int            // how many commits of a kind landed
+	moved   int                       // files whose rows to delete were found again where a compaction had put them
+	hidden  int                       // new files of compactions in which rows deleted meanwhile were hidden
 	lost    int                       // conflicts
 	died    int                       // writers
 }
+
+// mixes are the operations of histories.
+var (
+	anyMix = []string{"append", "append", "append", "delete", "delete", "update", "update", "copy on write",
+		"optimize", "optimize", "optimize in the dark", "overwrite", "drop a file"}
+	vectorMix = []string{"append", "delete", "update", "update", "optimize", "optimize"}
+)
 
 type sceneWriter struct {
 	st    *storetest.Faulty
@@ -55,10 +65,11 @@ type sceneWriter struct {
 	armed bool
 	tx    *delta.Transaction // nil between operations
 	kind  string
+	adds  []delta.Add // of a compaction
 }
 
 func newScene(t *testing.T, seed uint64, properties map[string]string) *scene {
-	h := &scene{t: t, rng: rand.New(rand.NewPCG(seed, 4)), st: store.NewMem(),
+	h := &scene{t: t, rng: rand.New(rand.NewPCG(seed, 4)), st: store.NewMem(), mix: anyMix,
 		means: map[string]func(rowModel){}, kinds: map[string]int{}}
 	schema := fields("id", delta.Long, "v", delta.Long)
 	table, err := delta.Create(context.Background(), h.st, &delta.CreateOptions{Schema: schema, Properties: properties})
@@ -109,9 +120,13 @@ func (h *scene) step(w *sceneWriter) {
 		return
 	}
 	w.armed = true
-	_, err := w.tx.Commit(context.Background())
+	done, err := w.tx.Commit(context.Background())
 	w.armed = false
 	w.tx = nil
+	if err == nil {
+		h.moved += done.Moved
+		h.hidden += h.hiddenIn(done.Version, w.adds)
+	}
 	switch {
 	case w.st.Crashed():
 		h.died++
@@ -123,6 +138,23 @@ func (h *scene) step(w *sceneWriter) {
 	}
 }
 
+// hiddenIn is how many of a compaction's new files have a deletion vector from the start.
+func (h *scene) hiddenIn(version int64, adds []delta.Add) (n int) {
+	if len(adds) == 0 {
+		return 0
+	}
+	snap, err := h.table.SnapshotAt(context.Background(), version)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, a := range h.files(snap) {
+		if a.DeletionVector != nil && slices.ContainsFunc(adds, func(b delta.Add) bool { return b.Path == a.Path }) {
+			n++
+		}
+	}
+	return n
+}
+
 // begin plans an operation on the newest version.
 func (h *scene) begin(w *sceneWriter) {
 	snap := snapshot(h.t, w.table)
@@ -130,9 +162,7 @@ func (h *scene) begin(w *sceneWriter) {
 	h.nextOp++
 	op := fmt.Sprint(h.nextOp)
 	w.tx.UserMetadata(op)
-	kinds := []string{"append", "append", "append", "delete", "delete", "update", "update", "copy on write",
-		"optimize", "optimize", "optimize in the dark", "overwrite", "drop a file"}
-	w.kind = kinds[h.rng.IntN(len(kinds))]
+	w.kind, w.adds = h.mix[h.rng.IntN(len(h.mix))], nil
 	if w.kind == "overwrite" && h.rng.IntN(3) > 0 {
 		w.kind = "append"
 	}
@@ -150,7 +180,7 @@ func (h *scene) plan(w *sceneWriter, snap *delta.Snapshot) func(rowModel) {
 	case "copy on write":
 		return h.copyOnWrite(w.tx, snap)
 	case "optimize":
-		h.optimize(w.tx, snap, true)
+		w.adds = h.optimize(w.tx, snap, true)
 	case "optimize in the dark":
 		h.optimize(w.tx, snap, false)
 	case "overwrite":
@@ -264,7 +294,8 @@ func (h *scene) dropFile(tx *delta.Transaction, snap *delta.Snapshot) func(rowMo
 	}
 }
 
-func (h *scene) optimize(tx *delta.Transaction, snap *delta.Snapshot, origins bool) {
+// optimize rewrites some of the files into one or two, and returns these.
+func (h *scene) optimize(tx *delta.Transaction, snap *delta.Snapshot, origins bool) []delta.Add {
 	r := delta.Rewrite{}
 	var rows []row
 	var from []delta.Origin
@@ -285,12 +316,33 @@ func (h *scene) optimize(tx *delta.Transaction, snap *delta.Snapshot, origins bo
 	}
 	if len(rows) == 0 {
 		tx.Add(h.write(nil)...)
-		return
+		return nil
 	}
-	if r.Added = h.write(rows); origins {
-		r.Origins = [][]delta.Origin{from}
+	cut := h.rng.IntN(len(rows))
+	r.Added = slices.Concat(h.write(rows[:cut]), h.write(rows[cut:]))
+	if origins {
+		r.Origins = cutOrigins(from, int64(cut))
 	}
 	tx.Rewrite(r)
+	return r.Added
+}
+
+// cutOrigins divides runs between a file of so many rows and one of the others; a file of none is not there.
+func cutOrigins(runs []delta.Origin, rows int64) [][]delta.Origin {
+	var head []delta.Origin
+	for rows > 0 {
+		run := runs[0]
+		run.Rows = min(run.Rows, rows)
+		head = append(head, run)
+		rows -= run.Rows
+		if runs[0].First, runs[0].Rows = runs[0].First+run.Rows, runs[0].Rows-run.Rows; runs[0].Rows == 0 {
+			runs = runs[1:]
+		}
+	}
+	if head == nil {
+		return [][]delta.Origin{runs}
+	}
+	return [][]delta.Origin{head, runs}
 }
 
 func (h *scene) files(snap *delta.Snapshot) (all []delta.Add) {
@@ -338,127 +390,10 @@ func (h *scene) write(rows []row) []delta.Add {
 	return writeUnder(h.t, h.st, plain, nil, batchOf(h.t, s, "["+text.String()[1:]+"]"))
 }
 
-// check replays the commits in their order and compares every version with the rowModel.
-func (h *scene) check() {
-	ops := map[int64]*delta.CommitInfo{}
-	for e, err := range h.table.History(context.Background(), 0) {
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		ops[e.Version] = &e.Info
-	}
-	m := rowModel{}
-	table := open(h.t, h.st)
-	changes := map[int64]map[row]int{} // by version: how often a row came, negative when it went
-	for v := int64(1); v < int64(len(ops)); v++ {
-		before := maps.Clone(m)
-		h.means[ops[v].UserMetadata](m)
-		h.kinds[ops[v].Operation]++
-		snap, err := table.SnapshotAt(context.Background(), v)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		var got []row
-		for _, r := range h.read(snap, h.files(snap)...) {
-			got = append(got, r.row)
-		}
-		slices.SortFunc(got, func(a, b row) int { return int(a.id - b.id) })
-		if want := m.rows(); !slices.Equal(got, want) {
-			h.t.Fatalf("version %d, %s:\n got %v\nwant %v", v, ops[v].Operation, got, want)
-		}
-		h.checkRowIDs(snap)
-		if changed := m.since(before); len(changed) > 0 {
-			changes[v] = changed
-		}
-	}
-	h.checkChanges(changes)
-}
-
-// since is how often each row came; negative when it went.
-func (m rowModel) since(before rowModel) map[row]int {
-	changed := map[row]int{}
-	for _, r := range m.rows() {
-		if v, ok := before[r.id]; !ok || v != r.v {
-			changed[r]++
-		}
-	}
-	for _, r := range before.rows() {
-		if v, ok := m[r.id]; !ok || v != r.v {
-			changed[r]--
-		}
-	}
-	return changed
-}
-
-// checkChanges reads the change feed by each method that finds changes here, and compares what is left once rows that
-// came and went alike are left out.
-func (h *scene) checkChanges(want map[int64]map[row]int) {
-	methods := []delta.ChangeMethod{delta.MethodAuto, delta.MethodVectors, delta.MethodDiff}
-	if snapshot(h.t, h.table).Property("delta.enableChangeDataFeed") == "true" {
-		methods = append(methods, delta.MethodFeed)
-	}
-	for _, method := range methods {
-		got := map[int64]map[row]int{}
-		for c, err := range h.table.Changes(context.Background(), 1, -1, &delta.ChangesOptions{Method: method}) {
-			if err != nil {
-				h.t.Fatalf("changes by %q: %v", method, err)
-			}
-			ids, vs := c.Batch.Column(0).(*array.Int64), c.Batch.Column(1).(*array.Int64)
-			kinds := c.Batch.Column(2)
-			for i := range ids.Len() {
-				n := 1
-				if kind := kinds.ValueStr(i); kind == delta.ChangeDelete || kind == delta.ChangePreimage {
-					n = -1
-				}
-				tally(got, c.Version, row{ids.Value(i), vs.Value(i)}, n)
-			}
-			c.Batch.Release()
-		}
-		if !maps.EqualFunc(got, want, maps.Equal[map[row]int, map[row]int]) {
-			h.t.Fatalf("changes by %q:\n got %v\nwant %v", method, got, want)
-		}
-	}
-}
-
-// tally adds to the count of a row; what is nought is left out.
-func tally(counts map[int64]map[row]int, version int64, r row, n int) {
-	if counts[version] == nil {
-		counts[version] = map[row]int{}
-	}
-	counts[version][r] += n
-	if counts[version][r] == 0 {
-		delete(counts[version], r)
-	}
-	if len(counts[version]) == 0 {
-		delete(counts, version)
-	}
-}
-
-// checkRowIDs makes sure that no two rows have one id.
-func (h *scene) checkRowIDs(snap *delta.Snapshot) {
-	if snap.Property("delta.enableRowTracking") != "true" {
-		return
-	}
-	seen := map[int64]bool{}
-	opts := &delta.ScanOptions{Columns: []string{"id"}, RowIDs: true}
-	for r, err := range snap.ScanFiles(context.Background(), h.files(snap), opts) {
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		ids := r.Batch.Column(1).(*array.Int64)
-		for i := range ids.Len() {
-			if ids.IsNull(i) || seen[ids.Value(i)] {
-				h.t.Fatalf("version %d: row id %s is there twice, or missing", snap.Version(), ids.ValueStr(i))
-			}
-			seen[ids.Value(i)] = true
-		}
-		r.Batch.Release()
-	}
-}
-
-func TestCommit_RandomHistories_EqualTheSequentialModel(t *testing.T) {
-	kinds, lost, died := map[string]int{}, 0, 0
-	for seed := range uint64(40) {
+// runScenes runs random histories of a mix, and counts what happened in all of them.
+func runScenes(t *testing.T, mix []string, seeds uint64) (all scene) {
+	all.kinds = map[string]int{}
+	for seed := range seeds {
 		properties := map[string]string{"delta.enableDeletionVectors": "true"}
 		if seed%3 == 1 {
 			properties["delta.enableRowTracking"] = "true"
@@ -471,18 +406,34 @@ func TestCommit_RandomHistories_EqualTheSequentialModel(t *testing.T) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			h := newScene(t, seed, properties)
+			h.mix = mix
 			for range 80 {
 				h.step(h.writers[h.rng.IntN(len(h.writers))])
 			}
 			h.check()
-			lost, died = lost+h.lost, died+h.died
+			all.lost, all.died = all.lost+h.lost, all.died+h.died
+			all.moved, all.hidden = all.moved+h.moved, all.hidden+h.hidden
 			for k, n := range h.kinds {
-				kinds[k] += n
+				all.kinds[k] += n
 			}
 		})
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	t.Logf("%v landed, %d conflicts, %d writers died", kinds, lost, died)
+	t.Logf("%v landed, %d conflicts, %d writers died; %d files' rows moved, %d new files with hidden rows",
+		all.kinds, all.lost, all.died, all.moved, all.hidden)
+	return all
+}
+
+func TestCommit_RandomHistories_EqualTheSequentialModel(t *testing.T) {
+	runScenes(t, anyMix, 40)
+}
+
+// TestCommit_CompactionsAmongVectors_MeetBothWays has compactions lose to deletions of rows of their files, and deletions
+// to compactions, again and again.
+func TestCommit_CompactionsAmongVectors_MeetBothWays(t *testing.T) {
+	if all := runScenes(t, vectorMix, 30); all.moved == 0 || all.hidden == 0 {
+		t.Errorf("rows of %d files moved, %d new files had hidden rows; want some of both", all.moved, all.hidden)
+	}
 }
