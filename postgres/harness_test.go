@@ -1,0 +1,60 @@
+package postgres
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// onServers runs a test on each server that POSTGRES_URLS names, in a database of its own that is dropped at the end.
+func onServers(t *testing.T, test func(t *testing.T, address string)) {
+	addresses := strings.Fields(os.Getenv("POSTGRES_URLS"))
+	if len(addresses) == 0 {
+		t.Skip("POSTGRES_URLS names no server; see interop/README.md")
+	}
+	for _, address := range addresses {
+		conn := connect(t, address)
+		version := conn.ParameterStatus("server_version")
+		t.Run("on PostgreSQL "+version, func(t *testing.T) {
+			name := "t_" + strings.ToLower(strings.Map(func(r rune) rune {
+				if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+					return r
+				}
+				return '_'
+			}, t.Name()))
+			name = name[:min(len(name), 63)]
+			do(t, conn, "drop database if exists "+name+" with (force)")
+			do(t, conn, "create database "+name)
+			t.Cleanup(func() { do(t, connect(t, address), "drop database if exists "+name+" with (force)") })
+			of, err := url.Parse(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			of.Path = "/" + name
+			test(t, of.String())
+		})
+	}
+}
+
+// connect connects until the end of the test.
+func connect(t testing.TB, address string) *pgconn.PgConn {
+	t.Helper()
+	conn, err := dial(context.Background(), address, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// do runs statements.
+func do(t testing.TB, conn *pgconn.PgConn, sql string) {
+	t.Helper()
+	if _, err := conn.Exec(context.Background(), sql).ReadAll(); err != nil {
+		t.Fatalf("%s: %v", sql[:min(len(sql), 200)], err)
+	}
+}
