@@ -73,7 +73,8 @@ type Committed struct {
 	Rejects  int64
 	Bytes    int64 // stored bytes of new data files
 	Files    int
-	Retries  int // how often another writer's commit came first
+	Retries  int  // how often another writer's commit came first
+	Parked   bool // it went where changes of the table wait while that is held back: Version, Bytes and Files are of there
 
 	// Beside are other tables that were committed with it, as its change log. When the table itself held all of it already,
 	// and was not committed, its Version is -1.

@@ -16,6 +16,6 @@ func ChangeLogOptions(of *TargetOptions) *TargetOptions {
 		ChangeColumns: slices.Concat([]string{ChangeTypeColumn}, ChangeColumns(), []string{unsentColumn}),
 		ManyOrigins:   of.ManyOrigins, FixedSchema: of.FixedSchema, TargetFileBytes: of.TargetFileBytes,
 		MemoryBytes: of.MemoryBytes, EngineInfo: of.EngineInfo, Retry: of.Retry, Recovered: of.Recovered,
-		Upkeep: of.Upkeep,
+		Upkeep: of.Upkeep, Park: of.Park,
 	}
 }

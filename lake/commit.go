@@ -46,6 +46,11 @@ func (c *commit) Table() string { return c.t.name }
 
 // Run commits rejects into quarantine, then rows and progress.
 func (c *commit) Run(ctx context.Context) (freshet.Committed, error) {
+	done, err := c.run(ctx)
+	return done, c.t.failed(ctx, err)
+}
+
+func (c *commit) run(ctx context.Context) (freshet.Committed, error) {
 	if c.rejects != nil {
 		err := c.t.patient(ctx, "commit to "+c.t.quarantine.name, func() error { return c.rejects.commit(ctx) })
 		if err != nil {

@@ -39,6 +39,8 @@ type Pause struct {
 	By    string    `json:"by"`
 	Since time.Time `json:"since"`
 	Why   string    `json:"why,omitempty"`
+	// Park has the changes of a table be read, and kept beside it until it goes on.
+	Park bool `json:"park,omitempty"`
 }
 
 // String is as people read it: "by alice@db1 since 2026-01-31T12:00:00Z: migration".

@@ -19,6 +19,8 @@ type CutOptions struct {
 	Table string
 	// Always records cuts of a single table, too. Default: only where there are several.
 	Always bool
+	// LeftOut are tables of the pipeline that it does not read now, which cuts name as left out.
+	LeftOut []string
 	// Plan identifies the tables and options of the pipeline. It stands in every cut: a plan that has changed shows in
 	// the first cut after all tables are level.
 	Plan string

@@ -22,17 +22,23 @@ type groupEnd struct {
 
 // tellGroup has the first of the commits tell where the others end.
 func tellGroup(commits []freshet.Commit) {
-	if len(commits) < 2 {
+	var own []*commit // those of tables that are held back are in no cut
+	for _, c := range commits {
+		if c, is := c.(*commit); is {
+			own = append(own, c)
+		}
+	}
+	if len(own) < 2 {
 		return
 	}
 	var ends []groupEnd
-	for _, c := range commits[1:] {
-		for l, s := range c.(*commit).lanes {
+	for _, c := range own[1:] {
+		for l, s := range c.lanes {
 			ends = append(ends, groupEnd{l.Origin, l.OriginID, l.Name, s.last})
 		}
 	}
 	if text, err := json.Marshal(ends); err == nil { // texts and numbers
-		commits[0].(*commit).group = string(text)
+		own[0].group = string(text)
 	}
 }
 

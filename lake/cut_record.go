@@ -20,6 +20,7 @@ type recorder struct {
 	head   *Cut            // the newest cut; nil: there is none, or it is to be asked for
 	snap   *delta.Snapshot // of the cuts table, with head; nil: to be asked for
 	shown  []shownTable    // by the cut that is made
+	out    []string        // tables that it leaves out
 	marked map[string]bool // names of tables that bear our marker
 
 	recalled map[string]bool        // names of tables whose commits were looked through
@@ -63,7 +64,7 @@ func openedDay(snap *delta.Snapshot, app string) freshet.Day {
 
 // record makes one cut, unless the tables are not level. Where nothing has moved since the newest one, that is it.
 func (r *recorder) record(ctx context.Context, m freshet.Moment) (bool, error) {
-	if !r.opts.Always && len(r.a.together()) < 2 {
+	if !r.opts.Always && len(r.a.together())+len(r.opts.LeftOut) < 2 {
 		return false, nil
 	}
 	for range maxRaces {
@@ -109,7 +110,7 @@ func (r *recorder) look(ctx context.Context) (err error) {
 // not level.
 func (r *recorder) take(ctx context.Context, m freshet.Moment) (*Cut, error) {
 	tables, err := r.tables(ctx)
-	if err != nil || len(tables) == 0 || len(tables) == 1 && !r.opts.Always {
+	if err != nil || len(tables) == 0 || len(tables)+len(r.out) == 1 && !r.opts.Always {
 		return nil, err
 	}
 	c, level, err := r.join(ctx, tables, false)
@@ -134,14 +135,16 @@ func (r *recorder) take(ctx context.Context, m freshet.Moment) (*Cut, error) {
 			c.SourceTime = r.head.SourceTime
 		}
 	}
-	c.Opens, c.Plan = m.Opens, r.opts.Plan
+	c.Opens, c.Plan, c.LeftOut = m.Opens, r.opts.Plan, r.out
 	c.First = m.Opens != 0 && openedDay(r.snap, r.a.app) == 0
 	return c, nil
 }
 
-// tables are those that the target knows, and those of the newest cut that it has not met yet.
+// tables are those that the target knows, and those of the newest cut that it has not met yet, but for those that are left
+// out.
 func (r *recorder) tables(ctx context.Context) ([]*table, error) {
 	known := r.a.together()
+	r.out = slices.Clone(r.opts.LeftOut)
 	if r.head != nil {
 		for _, h := range r.head.Tables {
 			if known[h.Name] != nil {
@@ -156,14 +159,24 @@ func (r *recorder) tables(ctx context.Context) ([]*table, error) {
 	}
 	var all []*table
 	for _, t := range known {
-		snap, err := t.known(ctx, false)
+		if slices.Contains(r.opts.LeftOut, t.name) {
+			continue
+		}
+		behind, err := t.park.behind(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if snap != nil {
+		snap, err := t.known(ctx, behind != parkUnused)
+		switch {
+		case err != nil:
+			return nil, err
+		case behind == parkBehind:
+			r.out = append(r.out, t.name)
+		case snap != nil:
 			all = append(all, t)
 		}
 	}
+	slices.Sort(r.out)
 	slices.SortFunc(all, func(a, b *table) int { return cmp.Compare(a.name, b.name) })
 	return all, nil
 }

@@ -67,11 +67,16 @@ func (g *Group) Cut(ctx context.Context, m freshet.Moment) (recorded bool, err e
 // OpenDay is that of the table itself.
 func (g *Group) OpenDay(ctx context.Context) (freshet.Day, error) { return g.parts[0].OpenDay(ctx) }
 
+// known are the tables that the target knows, by name.
+func (a *Target) known() map[string]*table {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.tables)
+}
+
 // together are the tables that the target knows, with those beside them, by name.
 func (a *Target) together() map[string]*table {
-	a.mu.Lock()
-	known := maps.Clone(a.tables)
-	a.mu.Unlock()
+	known := a.known()
 	for _, b := range a.beside {
 		maps.Copy(known, b.Target.together())
 	}

@@ -45,7 +45,10 @@ func (a *Target) Resume(ctx context.Context, table string, lanes []freshet.Lane)
 		return nil, err
 	}
 	p := f.progress(snap, lanes)
-	return p, t.hold(ctx, p)
+	if err := t.hold(ctx, p); err != nil {
+		return nil, err
+	}
+	return t.park.resume(ctx, p)
 }
 
 // remembered is where lanes are to start in a table that is still to be made.
@@ -133,7 +136,10 @@ func (a *Target) Start(ctx context.Context, table string, starts freshet.Progres
 		}
 		p, err := t.start(ctx, snap, starts)
 		if err == nil {
-			return p, t.hold(ctx, p)
+			if err := t.hold(ctx, p); err != nil {
+				return nil, err
+			}
+			return t.park.resume(ctx, p)
 		}
 		if !errors.Is(err, delta.ErrConflict) {
 			return nil, explain(table, err)

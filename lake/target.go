@@ -74,6 +74,8 @@ type TargetOptions struct {
 	Upkeep *UpkeepOptions
 	// Cuts has the target record cuts. nil: none.
 	Cuts *CutOptions
+	// Park has the target keep changes of tables that are held back. nil: none are, and none are looked for.
+	Park *ParkOptions
 	// Retry is told of outages that are waited out. May be nil.
 	Retry func(what string, err error)
 	// Recovered is told when what Retry was told under this name is over. May be nil.
@@ -166,6 +168,9 @@ func (a *Target) Open(context.Context) error {
 // Close waits for what goes on in the background, as long as ctx lasts, and drops what is not committed.
 func (a *Target) Close(ctx context.Context) error {
 	a.care.close()
+	for _, t := range a.known() {
+		t.park.stopDrain()
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, t := range a.tables {
@@ -198,6 +203,7 @@ type table struct {
 
 	tombstones *tombstones // nil: deleted keys need none
 	deleted    *deleteLog  // nil: deleted rows go nowhere
+	park       *park       // nil: nothing is parked
 
 	index *rowIndex // of a keyed table, used by whoever has the turn; nil: not opened
 	waits *waiting  // of a keyed table, used by whoever commits to it: rows in quarantine whose key may come; nil: not read
@@ -233,6 +239,9 @@ func (a *Target) table(name string) (*table, error) {
 		return nil, err
 	}
 	if t.deleted, err = a.openDeleteLog(name); err != nil {
+		return nil, err
+	}
+	if err = t.openPark(); err != nil {
 		return nil, err
 	}
 	a.tables[name] = t
@@ -341,7 +350,9 @@ func (a *Target) Ensure(ctx context.Context, table string, schema *arrow.Schema)
 	if lost {
 		return nil // another was first: what it made is asked for next
 	}
-	_, _, err = t.fit(snap.Schema(), wanted)
+	if _, _, err = t.fit(snap.Schema(), wanted); errors.Is(t.failed(ctx, err), freshet.ErrStale) {
+		return nil // and its rows are parked
+	}
 	return err
 }
 

@@ -117,6 +117,9 @@ func (u *upkeep) take(t *table) []*ward {
 	if t.deleted != nil {
 		wards = append(wards, t.deleted.ward())
 	}
+	if t.park != nil {
+		wards = append(wards, t.park.log.ward())
+	}
 	return wards
 }
 

@@ -59,6 +59,14 @@ func (a *Target) Write(ctx context.Context, b *freshet.Batch) (rejected int64, e
 	if err != nil {
 		return 0, err
 	}
+	defer func() { err = t.failed(ctx, err) }()
+	switch parks, err := t.park.takes(); {
+	case err != nil:
+		return 0, err
+	case parks:
+		ours = false
+		return 0, t.park.write(ctx, b)
+	}
 	before := len(b.Rejects)
 	switch {
 	case b.NumRows() == 0:
@@ -362,6 +370,8 @@ func (a *Target) Pending() (rows, bytes int64) {
 		if t.keyed != nil {
 			bytes += gatheredWeight * t.keyed.bytes
 		}
+		parkedRows, parkedBytes := t.park.pending()
+		rows, bytes = rows+parkedRows, bytes+parkedBytes
 	}
 	return rows, bytes
 }
@@ -381,21 +391,47 @@ func (a *Target) Seal(ctx context.Context) ([]freshet.Commit, error) {
 	var commits []freshet.Commit
 	var faults []error
 	for _, t := range a.tables {
-		if len(t.lanes) == 0 {
-			continue
-		}
-		c, err := t.seal(ctx)
+		c, err := t.sealAll(ctx)
 		if err != nil {
 			t.discard()
 			faults = append(faults, explain(t.name, err))
 			continue
 		}
-		commits = append(commits, c)
+		if c != nil {
+			commits = append(commits, c)
+		}
 	}
 	if a.cuts != nil {
 		tellGroup(commits)
 	}
 	return commits, errors.Join(faults...)
+}
+
+// sealAll is seal of what was written to the table and of what was parked of it: both, where only some of its lanes have come
+// to be parked meanwhile. nil when nothing was.
+func (t *table) sealAll(ctx context.Context) (freshet.Commit, error) {
+	var own *commit
+	if len(t.lanes) > 0 {
+		var err error
+		if own, err = t.seal(ctx); err != nil {
+			return nil, err
+		}
+	}
+	parks, err := t.park.seal(ctx)
+	switch {
+	case err != nil && own != nil:
+		own.Abort()
+		return nil, err
+	case err != nil:
+		return nil, err
+	case own != nil && parks != nil:
+		return &groupCommit{table: t.name, commits: []groupMember{{parks, false}, {own, false}}}, nil
+	case parks != nil:
+		return parks, nil
+	case own != nil:
+		return own, nil
+	}
+	return nil, nil
 }
 
 func (t *table) seal(ctx context.Context) (*commit, error) {
@@ -450,6 +486,7 @@ func (t *table) discard() {
 	if t.keyed != nil {
 		t.keyed.release()
 	}
+	t.park.discard()
 	t.forget()
 	t.schema, t.last = nil, nil
 }

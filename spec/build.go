@@ -85,8 +85,10 @@ func (b *Builder) observer(p *Pipeline) freshet.Observer {
 
 // reading is how a pipeline reads other than its file says.
 type reading struct {
-	except []string // topics that are not read
-	whole  bool     // from the beginning of each topic, which must be there still
+	parked  map[string]bool // tables whose changes are parked
+	leftOut []string        // tables of topics that are not read
+	except  []string        // topics that are not read
+	whole   bool            // from the beginning of each topic, which must be there still
 }
 
 func (b *Builder) build(ctx context.Context, p *Pipeline, obs freshet.Observer, how reading) (*freshet.Pipeline, error) {
@@ -103,7 +105,7 @@ func (b *Builder) build(ctx context.Context, p *Pipeline, obs freshet.Observer, 
 		Name:   p.FullName(),
 		Source: source,
 		Steps:  steps,
-		Target: b.target(ctx, p, obs),
+		Target: b.target(ctx, p, obs, how),
 		Options: freshet.Options{
 			Every:           t.Commit.Every,
 			MaxRows:         t.Commit.MaxRows,
@@ -176,9 +178,13 @@ func (s Step) build() (freshet.Step, error) {
 	return transform.NewSelect(columns)
 }
 
-func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer) freshet.Target {
+func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer, how reading) freshet.Target {
 	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
 	opts := b.targetOptions(p, obs)
+	opts.Park = b.park(p, how)
+	if opts.Cuts != nil {
+		opts.Cuts.LeftOut = how.leftOut
+	}
 	main := lake.NewTarget(open, p.App, opts)
 	if !p.Target.Delta.hasLog() {
 		return main

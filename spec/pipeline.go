@@ -78,6 +78,9 @@ type Delta struct {
 	FileSize      int64
 	Cuts          Text // of the cuts table; "true", "false": whether there is one; "": where there are several tables
 	Upkeep        Upkeep
+	MaxLag        MaxLag
+	// OnTableError is what becomes of a table that fails: "stop", "park" or "".
+	OnTableError string
 	// Periods name the columns of a history.
 	Periods lake.PeriodOptions
 	// ChangeColumns are the change columns; "all" stands for all of them.
@@ -246,7 +249,7 @@ func (t *Delta) shape() shape {
 			{name: "schema_changes", later: "use source.schema.new_fields"},
 			{name: "upkeep", doc: "How the table is looked after beside the stream: small files are packed, deleted rows " +
 				"dropped, old files deleted. off: it is not. Default: on.", is: t.Upkeep.shape()},
-		}, t.logKeys(), t.deleteKeys(), t.dedupeKeys(), []key{t.historyKey()})}
+		}, t.logKeys(), t.parkKeys(), t.deleteKeys(), t.dedupeKeys(), []key{t.historyKey()})}
 }
 
 func (c *Commit) shape() shape {

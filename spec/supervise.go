@@ -53,28 +53,38 @@ func (p *Pipeline) OpenControl(ctx context.Context) (store.Store, error) {
 // TopicOfTable is the topic whose records go to a table of the pipeline, "" where all go to the only one, and the name under
 // which the pipeline knows the table. Errors: *freshet.Error for a table that is none of its.
 func (p *Pipeline) TopicOfTable(table string) (topic, name string, err error) {
-	const mark = "FRESHETTOPIC"
 	target := p.TargetTable()
-	wanted, err := p.Project.TableURL(table)
+	topic, found, err := p.matchTable(target, table)
 	if err != nil {
 		return "", "", err
 	}
-	pattern, err := p.Project.TableURL(strings.ReplaceAll(target, "{topic}", mark))
-	if err != nil {
-		return "", "", err
-	}
-	before, after, several := strings.Cut(pattern, mark)
-	if !several && wanted == pattern {
-		return "", target, nil
-	}
-	topic, starts := strings.CutPrefix(wanted, before)
-	topic, ends := strings.CutSuffix(topic, after)
-	if several && starts && ends && topic != "" && p.reads(topic) {
+	if found {
 		return topic, kafka.RouteTo(target)(topic), nil
 	}
 	return "", "", &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Place: p.FullName(),
 		Msg: fmt.Sprintf("the pipeline writes to %s, and its records to no table %s of their own", target, table),
 		Fix: "name a table that takes a topic of its own; what one partition feeds goes on, or waits, together"}
+}
+
+// matchTable reports whether the table is one of the pattern, in which {topic} may stand, and of which topic that the pipeline
+// reads: "" where all go to the only one.
+func (p *Pipeline) matchTable(pattern, table string) (topic string, ok bool, err error) {
+	const mark = "FRESHETTOPIC"
+	wanted, err := p.Project.TableURL(table)
+	if err != nil {
+		return "", false, err
+	}
+	url, err := p.Project.TableURL(strings.ReplaceAll(pattern, "{topic}", mark))
+	if err != nil {
+		return "", false, err
+	}
+	before, after, several := strings.Cut(url, mark)
+	if !several {
+		return "", wanted == url, nil
+	}
+	topic, starts := strings.CutPrefix(wanted, before)
+	topic, ends := strings.CutSuffix(topic, after)
+	return topic, starts && ends && topic != "" && p.reads(topic), nil
 }
 
 // reads reports whether the pipeline reads the topic.
@@ -92,11 +102,23 @@ func (p *Pipeline) reads(topic string) bool {
 type held struct {
 	all    string   // why nothing runs; "": something does
 	topics []string // that are not read
+	tables []string // of those topics
+	parked []string // tables whose changes are parked
 	why    string   // for people, of tables
 }
 
 func (h held) same(other held) bool {
-	return h.all == other.all && slices.Equal(h.topics, other.topics) && h.why == other.why
+	return h.all == other.all && slices.Equal(h.topics, other.topics) && slices.Equal(h.parked, other.parked) &&
+		h.why == other.why
+}
+
+// reading is how the pipeline reads then.
+func (h held) reading() reading {
+	r := reading{except: h.topics, leftOut: h.tables, parked: map[string]bool{}}
+	for _, table := range h.parked {
+		r.parked[table] = true
+	}
+	return r
 }
 
 // held is what the control says of this pipeline.
@@ -116,17 +138,29 @@ func (p *Pipeline) held(c *lake.Control) held {
 		default:
 			continue
 		}
+		if t.Resync == nil && t.Paused.Park {
+			if name, err := p.KnownTable(table); err == nil {
+				h.parked = append(h.parked, name)
+				whys = append(whys, name+" "+why+" (its changes are parked)")
+			}
+			continue
+		}
 		topic, name, err := p.TopicOfTable(table)
 		switch {
 		case err != nil: // the file says something else by now
 		case topic == "" && h.all == "":
 			h.all = why
 		case topic != "":
-			h.topics = append(h.topics, topic)
+			h.topics, h.tables = append(h.topics, topic), append(h.tables, name)
+			if t := p.Target.Delta; t.hasLog() {
+				h.tables = append(h.tables, p.changeLogOf(name))
+			}
 			whys = append(whys, name+" "+why)
 		}
 	}
 	sort.Strings(h.topics)
+	sort.Strings(h.tables)
+	sort.Strings(h.parked)
 	sort.Strings(whys)
 	h.why = strings.Join(whys, "; ")
 	if names := p.Source.Kafka.Topics; h.all == "" && len(names) > 0 && len(h.topics) >= len(names) {
@@ -234,7 +268,7 @@ var errHeld = errors.New("people say otherwise")
 
 // run runs the pipeline until it ends, or until something else is held back than h, of which it reports true.
 func (s *Supervised) run(ctx context.Context, h held) (again bool, err error) {
-	pipe, err := s.b.build(ctx, s.p, s.obs, reading{except: h.topics})
+	pipe, err := s.b.build(ctx, s.p, s.obs, h.reading())
 	if err != nil {
 		return false, err
 	}

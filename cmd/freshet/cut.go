@@ -315,8 +315,11 @@ func (c *cli) entry(ctx context.Context, table string, cut *lake.Cut) (*lake.Cut
 	for _, t := range cut.Tables {
 		names = append(names, t.Name)
 	}
-	return nil, usageError(fmt.Sprintf("%s is not in cut %d", table, cut.Number),
-		"it names "+strings.Join(names, ", "))
+	fix := "it names " + strings.Join(names, ", ")
+	if len(cut.LeftOut) > 0 {
+		fix += "; left out, since they were held back: " + strings.Join(cut.LeftOut, ", ")
+	}
+	return nil, usageError(fmt.Sprintf("%s is not in cut %d", table, cut.Number), fix)
 }
 
 // explainGone says what is whole still when a cut could not be read; err otherwise.

@@ -113,7 +113,11 @@ func heldLines(said *lake.Control) (lines []string) {
 	for _, table := range slices.Sorted(maps.Keys(said.Tables)) {
 		t := said.Tables[table]
 		if t.Paused != nil {
-			lines = append(lines, table+" paused "+t.Paused.String())
+			line := table + " paused " + t.Paused.String()
+			if t.Paused.Park {
+				line += " (its changes are parked)"
+			}
+			lines = append(lines, line)
 		}
 		if t.Resync != nil {
 			lines = append(lines, fmt.Sprintf("%s being loaded again by %s since %s", table, t.Resync.By,
@@ -128,8 +132,8 @@ func (c *cli) pipelineDescribe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "describe PIPELINE", Aliases: []string{"show"},
 		Short: "What a pipeline is, and what holds it back",
-		Long: `Print what a pipeline reads and writes, the name under which it keeps progress, and who holds it back, since when and
-why.`,
+		Long: `Print what a pipeline reads and writes, the name under which it keeps progress, who holds it back, since when and why,
+and what is parked of its tables.`,
 		Example: `  freshet pipeline describe silver.accounts
   freshet pipeline describe pipelines/accounts.yaml -o json`,
 		Args: args(1, 1, "one PIPELINE"),
@@ -142,11 +146,41 @@ why.`,
 			if err != nil {
 				return err
 			}
-			return c.describe(output, pipelineRecord(p, said))
+			parked, err := parkedLines(cmd.Context(), p, said)
+			if err != nil {
+				return err
+			}
+			return c.describe(output, append(pipelineRecord(p, said), field{name: "parked", value: orEmpty(parked),
+				text: orDash(strings.Join(parked, "\n"))}))
 		},
 	}
 	c.outputFlag(cmd, &output)
 	return cmd
+}
+
+// parkedLines say what waits for tables that are held back, or have not taken it up yet, one line each.
+func parkedLines(ctx context.Context, p *spec.Pipeline, said *lake.Control) (lines []string, err error) {
+	tables := append(p.Tables(), slices.Collect(maps.Keys(said.Tables))...)
+	slices.Sort(tables)
+	for _, table := range slices.Compact(tables) {
+		w, err := p.Parked(ctx, table)
+		if err != nil {
+			return nil, err
+		}
+		if w.Rows == 0 && w.Over.IsZero() {
+			continue
+		}
+		line := fmt.Sprintf("%s: %s, %s", shownPath(table), plural(w.Rows, "row"), bytesText(w.Bytes))
+		if !w.Oldest.IsZero() {
+			line += " since " + w.Oldest.UTC().Format(time.RFC3339)
+		}
+		if !w.Over.IsZero() {
+			line += "; more than max_lag since " + w.Over.Format(time.RFC3339) + ": what came after must come from the topic, " +
+				"or be loaded again by `freshet pipeline resync`"
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
 }
 
 func modeOf(p *spec.Pipeline) string {
@@ -173,20 +207,22 @@ func pipelineRecord(p *spec.Pipeline, said *lake.Control) record {
 
 func (c *cli) pipelinePause() *cobra.Command {
 	var table, why, output string
+	var park bool
 	cmd := &cobra.Command{
 		Use:   "pause PIPELINE",
 		Short: "Have a pipeline, or one of its tables, stop reading",
 		Long: `Have every process that runs the pipeline commit what it has read and stop reading, until "freshet pipeline resume". The
 processes stay, and say that they are paused, by whom, since when and why. A run with --until-caught-up ends instead.
 
---table pauses one table of a pipeline with {topic}; the others go on. What it does not read stays in the topic: mind its
-retention.`,
+--table pauses one table; the others go on. A table with a topic of its own is not read: what it does not read stays in the
+topic, whose retention is to be minded. With --park, and always of a table with a change log or of the change log, its
+changes are read and parked beside it, in TABLE_parked, up to max_lag; "resume" takes them up.`,
 		Example: `  freshet pipeline pause silver.accounts --why 'migration of the lake'
   freshet pipeline pause pipelines/mirror.yaml --table bronze.orders`,
 		Args: args(1, 1, "one PIPELINE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pause := &lake.Pause{By: sayer(), Since: time.Now().UTC().Truncate(time.Second), Why: why}
-			return c.changePause(cmd.Context(), args[0], table, output, func(was *lake.Pause) *lake.Pause {
+			return c.changePause(cmd.Context(), args[0], table, output, park, func(was *lake.Pause) *lake.Pause {
 				if was != nil {
 					return was
 				}
@@ -195,6 +231,7 @@ retention.`,
 		},
 	}
 	cmd.Flags().StringVar(&table, "table", "", "only this table")
+	cmd.Flags().BoolVar(&park, "park", false, "read the table's changes, and keep them beside it")
 	cmd.Flags().StringVar(&why, "why", "", "shown to whoever wonders")
 	resultOutput(cmd, &output)
 	return cmd
@@ -211,7 +248,7 @@ paused for itself stays so until it is named with --table.`,
   freshet pipeline resume pipelines/mirror.yaml --table bronze.orders`,
 		Args: args(1, 1, "one PIPELINE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.changePause(cmd.Context(), args[0], table, output, func(*lake.Pause) *lake.Pause { return nil })
+			return c.changePause(cmd.Context(), args[0], table, output, false, func(*lake.Pause) *lake.Pause { return nil })
 		},
 	}
 	cmd.Flags().StringVar(&table, "table", "", "only this table")
@@ -220,7 +257,7 @@ paused for itself stays so until it is named with --table.`,
 }
 
 // changePause has change make something else of the pause of a pipeline, or of one of its tables, and tells what holds then.
-func (c *cli) changePause(ctx context.Context, arg, table, output string, change func(was *lake.Pause) *lake.Pause) error {
+func (c *cli) changePause(ctx context.Context, arg, table, output string, park bool, change func(was *lake.Pause) *lake.Pause) error {
 	if err := checkOutput(output); err != nil {
 		return err
 	}
@@ -230,21 +267,25 @@ func (c *cli) changePause(ctx context.Context, arg, table, output string, change
 	}
 	topic, name := "", ""
 	if table != "" {
-		if topic, name, err = p.TopicOfTable(tableArgument(table)); err != nil {
+		if name, err = p.KnownTable(tableArgument(table)); err != nil {
 			return err
 		}
+		topic, _, _ = p.TopicOfTable(name)
 	}
+	park = name != "" && (park || p.SharesLanes())
 	st, err := p.OpenControl(ctx)
 	if err != nil {
 		return err
 	}
 	said, err := lake.ChangeControl(ctx, st, p.App, func(said *lake.Control) error {
-		if topic == "" {
+		t, known := said.Tables[name]
+		if topic == "" && !park && !known {
 			said.Paused = change(said.Paused)
 			return nil
 		}
-		t := said.Tables[name]
-		t.Paused = change(t.Paused)
+		if t.Paused = change(t.Paused); t.Paused != nil {
+			t.Paused.Park = t.Paused.Park || park
+		}
 		said.Tables[name] = t
 		return nil
 	})

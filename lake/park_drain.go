@@ -1,0 +1,406 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+)
+
+// resume is where the lanes go on that the table has at main: there, or where their changes were parked last. What is parked
+// of a table that is no longer held back is taken up first, or, where it is much, beside the stream.
+func (p *park) resume(ctx context.Context, main freshet.Progress) (freshet.Progress, error) {
+	if p == nil || len(main) == 0 {
+		return main, nil
+	}
+	p.stopDrain()
+	snap, err := p.log.look(ctx)
+	if err != nil {
+		return nil, explain(p.log.name, err)
+	}
+	p.mu.Lock()
+	held := p.held
+	p.there = p.there || snap != nil
+	p.mu.Unlock()
+	if snap == nil && !held {
+		return main, nil
+	}
+	if held {
+		return p.begin(ctx, main, false)
+	}
+	left, err := p.left(ctx, snap, main)
+	if err != nil {
+		return nil, err
+	}
+	if left.bytes > p.o.tail() {
+		return p.begin(ctx, main, true)
+	}
+	at, err := p.finish(ctx, main)
+	if errors.Is(p.t.failed(ctx, err), freshet.ErrStale) {
+		return p.begin(ctx, main, false)
+	}
+	return at, err
+}
+
+// left is how much is parked behind where the table stands.
+func (p *park) left(ctx context.Context, snap *delta.Snapshot, main freshet.Progress) (parkLag, error) {
+	f := form{p.log.app, true}
+	ahead := maps.Clone(main)
+	maps.DeleteFunc(ahead, func(l freshet.Lane, seq int64) bool { v, ok := snap.Txn(f.lane(l)); return !ok || v <= seq })
+	all, err := p.log.beyond(ctx, snap, ahead)
+	if err != nil {
+		return parkLag{}, explain(p.log.name, err)
+	}
+	all, _ = adjoining(all, ahead)
+	return lagOf(all), nil
+}
+
+func lagOf(all []parked) (l parkLag) {
+	for _, b := range all {
+		l.rows, l.bytes = l.rows+b.rows, l.bytes+b.bytes
+		if l.oldest.IsZero() || b.at.Before(l.oldest) {
+			l.oldest = b.at
+		}
+	}
+	return l
+}
+
+// begin has batches of the lanes be parked from now on, behind what is parked already, and returns up to where that is. drain
+// says that it is taken up meanwhile.
+func (p *park) begin(ctx context.Context, main freshet.Progress, drain bool) (freshet.Progress, error) {
+	f := form{p.log.app, true}
+	for range maxRaces {
+		snap, err := p.log.need(ctx)
+		if err != nil {
+			return nil, explain(p.log.name, err)
+		}
+		all, err := p.log.beyond(ctx, snap, main)
+		if err != nil {
+			return nil, explain(p.log.name, err)
+		}
+		all, at := adjoining(all, main)
+		over, _ := snap.Txn(overTxn(p.log.app))
+		set := txns{}
+		for l, seq := range at {
+			if have, ok := snap.Txn(f.lane(l)); ok && over != 0 && have > seq {
+				at[l] = have // what lies between is not kept, and need not be read again for that
+				continue
+			}
+			f.record(set, l, seq)
+		}
+		if !set.in(snap) {
+			tx := snap.Table().Begin(snap, nil)
+			set.addTo(tx, snap)
+			tx.Operation("STREAMING UPDATE", map[string]string{"freshet.change": "start of parking", "queryId": p.log.app}, nil)
+			tx.BlindAppend(true)
+			if _, err := tx.Commit(ctx); errors.Is(err, delta.ErrConflict) {
+				continue
+			} else if err != nil {
+				return nil, explain(p.log.name, err)
+			}
+		}
+		p.mu.Lock()
+		p.active, p.there, p.join, p.lag, p.over = true, true, false, lagOf(all), over
+		p.mu.Unlock()
+		if err := p.t.closeIndex(ctx); err != nil {
+			return nil, err
+		}
+		if drain {
+			p.startDrain(slices.Collect(maps.Keys(main)))
+		}
+		return at, nil
+	}
+	return nil, p.t.tooManyRaces()
+}
+
+// closeIndex gives up the key index, which another one opens.
+func (t *table) closeIndex(ctx context.Context) error {
+	if err := t.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer t.endTurn()
+	if t.index == nil {
+		return nil
+	}
+	err := t.index.close()
+	t.index = nil
+	return err
+}
+
+// finish takes up what is parked of the lanes, and lets them go on from where the table then stands. What the parking table
+// does not have of them comes from the origin.
+func (p *park) finish(ctx context.Context, main freshet.Progress) (freshet.Progress, error) {
+	if err := p.t.takeTurn(ctx); err != nil {
+		return nil, err
+	}
+	defer p.t.endTurn()
+	if p.t.index != nil {
+		if err := p.t.index.close(); err != nil {
+			return nil, err
+		}
+		p.t.index = nil
+	}
+	d := p.newDrainer(slices.Collect(maps.Keys(main)))
+	defer d.close(ctx)
+	for {
+		left, err := d.step(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if left.rows == 0 {
+			break
+		}
+	}
+	at, err := d.target.Resume(ctx, p.t.name, d.lanes)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.t.look(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.t.hold(ctx, at); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	p.active, p.join, p.lag, p.over = false, false, parkLag{}, 0
+	p.mu.Unlock()
+	p.t.waitsStale.Store(true)
+	return at, p.clean(ctx, at)
+}
+
+// clean forgets what the table holds by now: in the background, but for the mark that there was too much.
+func (p *park) clean(ctx context.Context, at freshet.Progress) error {
+	for range maxRaces {
+		snap, err := p.log.look(ctx)
+		if err != nil {
+			return explain(p.log.name, err)
+		}
+		if over, _ := snap.Txn(overTxn(p.log.app)); over != 0 {
+			tx := snap.Table().Begin(snap, nil)
+			txns{overTxn(p.log.app): 0}.addTo(tx, snap)
+			tx.Operation("STREAMING UPDATE", map[string]string{"freshet.change": "end of parking", "queryId": p.log.app}, nil)
+			tx.BlindAppend(true)
+			if _, err := tx.Commit(ctx); errors.Is(err, delta.ErrConflict) {
+				continue
+			} else if err != nil {
+				return explain(p.log.name, err)
+			}
+		}
+		var any []string
+		for l, seq := range at {
+			any = append(any, fmt.Sprintf("origin = %s AND origin_id = %s AND lane = %s AND last <= %d", quote(l.Origin),
+				quote(l.OriginID), quote(l.Name), seq))
+		}
+		for _, err := range snap.Files(ctx, nil) {
+			if err != nil {
+				return explain(p.log.name, err)
+			}
+			p.t.a.tend.expire(snap.Table(), fmt.Sprintf("app = %s AND (%s)", quote(p.log.app), strings.Join(any, " OR ")))
+			break
+		}
+		return nil
+	}
+	return p.t.tooManyRaces()
+}
+
+// drainer takes up what is parked of some lanes of a table, through a target of its own.
+type drainer struct {
+	p      *park
+	lanes  []freshet.Lane
+	target *Target
+
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// drainStep is how much is taken up in one commit, in bytes.
+const drainStep = 32 << 20
+
+func (p *park) newDrainer(lanes []freshet.Lane) *drainer {
+	opts := p.t.a.opts
+	opts.Park, opts.Cuts, opts.Upkeep = nil, nil, nil
+	return &drainer{p: p, lanes: lanes, target: NewTarget(p.t.a.open, p.t.a.app, &opts)}
+}
+
+// startDrain begins to take up beside the stream.
+func (p *park) startDrain(lanes []freshet.Lane) {
+	d := p.newDrainer(lanes)
+	ctx, cancel := context.WithCancel(context.Background())
+	d.cancel, d.ended = cancel, make(chan struct{})
+	p.mu.Lock()
+	p.drain = d
+	p.mu.Unlock()
+	go func() {
+		defer close(d.ended)
+		defer d.close(ctx)
+		d.run(ctx)
+	}()
+}
+
+// stopDrain ends what takes up beside the stream, and waits for it.
+func (p *park) stopDrain() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	d := p.drain
+	p.drain = nil
+	p.mu.Unlock()
+	if d != nil {
+		d.cancel()
+		<-d.ended
+	}
+}
+
+// run takes up until nothing is left.
+func (d *drainer) run(ctx context.Context) {
+	for {
+		left, err := d.step(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		err = d.p.t.failed(ctx, err)
+		d.p.mu.Lock()
+		d.p.join, d.p.lag = err != nil || left.bytes <= d.p.o.tail()/2, left
+		if err != nil && !errors.Is(err, freshet.ErrStale) {
+			d.p.fault = err
+		}
+		d.p.mu.Unlock()
+		if err != nil || left.rows == 0 {
+			return
+		}
+	}
+}
+
+func (d *drainer) close(ctx context.Context) {
+	if err := d.target.Close(context.WithoutCancel(ctx)); err != nil {
+		d.p.t.a.opts.Retry("close "+d.p.t.name, err)
+		d.p.t.a.opts.Recovered("close " + d.p.t.name)
+	}
+}
+
+// step takes up some of what is parked in one commit, and returns what is left then. Losing a race against another copy costs
+// another look.
+func (d *drainer) step(ctx context.Context) (left parkLag, err error) {
+	name := d.p.t.name
+	err = d.p.t.patient(ctx, "take up what was parked of "+name, func() error {
+		for range maxRaces {
+			left, err = d.try(ctx)
+			if !errors.Is(err, freshet.ErrStale) {
+				return err
+			}
+			d.target.Discard(name)
+		}
+		return d.p.t.tooManyRaces()
+	})
+	if err != nil {
+		d.target.Discard(name)
+	}
+	return left, err
+}
+
+func (d *drainer) try(ctx context.Context) (left parkLag, err error) {
+	at, err := d.target.Resume(ctx, d.p.t.name, d.lanes)
+	if err != nil {
+		return left, err
+	}
+	snap, err := d.p.log.look(ctx)
+	if err != nil || snap == nil {
+		return left, explain(d.p.log.name, err)
+	}
+	all, err := d.p.log.beyond(ctx, snap, at)
+	if err != nil {
+		return left, explain(d.p.log.name, err)
+	}
+	all, _ = adjoining(all, at)
+	if len(all) == 0 {
+		return left, nil
+	}
+	var bytes int64
+	n := slices.IndexFunc(all, func(b parked) bool { bytes += b.bytes; return bytes > drainStep })
+	n = max(1, n)
+	if bytes <= drainStep {
+		n = len(all)
+	}
+	if err := d.take(ctx, snap, all[:n], at); err != nil {
+		return left, err
+	}
+	left = lagOf(all[n:])
+	if n < len(all) {
+		left.rows = max(left.rows, 1) // those without rows count, too
+	}
+	return left, nil
+}
+
+// take commits these parked batches to the table, which stands at.
+func (d *drainer) take(ctx context.Context, snap *delta.Snapshot, some []parked, at freshet.Progress) error {
+	var spans []parked
+	for _, b := range some {
+		if n := len(spans) - 1; n >= 0 && spans[n].lane == b.lane {
+			spans[n].last = b.last
+		} else {
+			spans = append(spans, parked{lane: b.lane, after: at[b.lane], last: b.last})
+		}
+	}
+	to := map[freshet.Lane]int64{}
+	for _, s := range spans {
+		to[s.lane] = s.last
+	}
+	batches, err := d.p.log.batches(ctx, snap, d.p.t.name, spans)
+	if err != nil {
+		return explain(d.p.log.name, err)
+	}
+	for i, b := range batches {
+		pos := at[b.Lane]
+		if b.After > pos || b.Last <= pos || b.Last > to[b.Lane] {
+			b.Release() // of another time, or for the next step
+			continue
+		}
+		if b.After < pos {
+			b.Cut(pos)
+		}
+		at[b.Lane] = b.Last
+		if err := d.write(ctx, b); err != nil {
+			releaseAll(batches[i+1:])
+			return err
+		}
+	}
+	commits, err := d.target.Seal(ctx)
+	for _, c := range commits {
+		if err == nil {
+			_, err = c.Run(ctx)
+		}
+		if err != nil {
+			c.Abort()
+		}
+	}
+	return err
+}
+
+// write puts the batch into the table. Rows of columns that the table cannot have go to quarantine: they cannot be decoded
+// anew, as those of a stream are.
+func (d *drainer) write(ctx context.Context, b *freshet.Batch) error {
+	t, err := d.target.table(b.Table)
+	if err != nil {
+		b.Release()
+		return err
+	}
+	var misfit *freshet.Error
+	if b.Rows != nil {
+		if err := t.accept(ctx, b.Rows.Schema()); errors.As(err, &misfit) && misfit.Code == freshet.CodeSchemaMismatch {
+			t.schema, t.last, t.misfits = nil, nil, 0
+			for row := range b.NumRows() {
+				b.Rejects = append(b.Rejects, rowReject(b, row, misfit.Code, misfit.Error()))
+			}
+			b.Rows.Release()
+			b.Rows, b.Seqs, b.Kinds, b.Stamps, b.Records, b.Unsent = nil, nil, nil, nil, nil, nil
+		}
+	}
+	_, err = d.target.Write(ctx, b)
+	return err
+}

@@ -1,0 +1,109 @@
+package lake
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	freshet "github.com/freshet-io/freshet"
+)
+
+// told is a batch with all that a batch can tell of its rows.
+func told() *freshet.Batch {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "seq", Type: arrow.BinaryTypes.String, Nullable: true},
+		{Name: "tags", Type: arrow.ListOf(arrow.PrimitiveTypes.Int16), Nullable: true},
+		{Name: "price", Type: &arrow.Decimal128Type{Precision: 20, Scale: 3}}}, nil)
+	rb := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer rb.Release()
+	b := &freshet.Batch{Lane: freshet.Lane{Origin: "o", OriginID: "i", Name: "3"}, After: 4, Last: 9,
+		Unsent: freshet.NewMask(3)}
+	for i, kind := range []freshet.Kind{freshet.Insert, freshet.UpdatePreimage, freshet.UpdatePostimage, freshet.Delete} {
+		rb.Field(0).(*array.StringBuilder).Append(fmt.Sprint("row ", i))
+		rb.Field(1).(*array.ListBuilder).Append(i%2 == 0)
+		if err := rb.Field(2).AppendValueFromString("1.25"); err != nil {
+			panic(err)
+		}
+		b.Kinds, b.Seqs = append(b.Kinds, kind), append(b.Seqs, int64(5+i))
+		b.Stamps = append(b.Stamps, freshet.Stamp{Tx: fmt.Sprint("tx", i), Ordinal: int64(i) - 1, Committed: 1e15})
+		b.Records = append(b.Records, &freshet.Record{Raw: []byte("raw"), Key: []byte{}, Time: time.Unix(5, 7).UTC(),
+			TimeKind: 1, Headers: []freshet.Header{{Key: "h", Value: []byte("v")}, {Key: "h"}}})
+	}
+	b.Unsent.Mark(2, 1)
+	b.Rows = rb.NewRecordBatch()
+	b.Rejects = []freshet.Reject{{Seq: 9, Row: 2, Code: freshet.CodeMalformed, Message: "bad", Step: "decode",
+		Record: freshet.Record{Raw: []byte("x"), TimeKind: -1}}}
+	return b
+}
+
+// text is all of a batch.
+func text(b *freshet.Batch) string {
+	s := fmt.Sprintf("%v %v %v %+v\n", b.Kinds, b.Seqs, b.Stamps, b.Rejects)
+	for _, r := range b.Records {
+		s += fmt.Sprintf("%+v\n", r.Record())
+	}
+	if b.Rows == nil {
+		return s
+	}
+	for row := range b.NumRows() {
+		for c := range int(b.Rows.NumCols()) {
+			s += fmt.Sprint(b.Unsent.Has(row, c), b.Rows.ColumnName(c), b.Rows.Column(c).DataType(),
+				b.Rows.Column(c).ValueStr(row), "\n")
+		}
+	}
+	return s
+}
+
+func TestParkedBatch_EncodedAndDecoded_IsTheSame(t *testing.T) {
+	full, plain := told(), told()
+	plain.Kinds, plain.Stamps, plain.Records, plain.Unsent, plain.Rejects = nil, nil, nil, nil, nil
+	for name, b := range map[string]*freshet.Batch{"all is told": full, "nothing is told": plain} {
+		rows, err := encodeRows(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := &freshet.Batch{}
+		if err := decodeRows(rows, got); err != nil {
+			t.Fatal(err)
+		}
+		rejects, err := encodeRejects(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rejects != nil {
+			if err := decodeRejects(rejects, got); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if text(got) != text(b) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, text(got), text(b))
+		}
+		if (got.Kinds == nil) != (b.Kinds == nil) || (got.Unsent == nil) != (b.Unsent == nil) {
+			t.Errorf("%s: what was not told is told", name)
+		}
+	}
+}
+
+func FuzzParkedBatch(f *testing.F) {
+	rows, err := encodeRows(told())
+	if err != nil {
+		f.Fatal(err)
+	}
+	rejects, err := encodeRejects(told())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(rows)
+	f.Add(rejects)
+	f.Add([]byte("nothing of the kind"))
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		b := &freshet.Batch{}
+		if decodeRows(data, b) == nil {
+			_ = text(b)
+		}
+		_ = decodeRejects(data, &freshet.Batch{})
+	})
+}

@@ -1,0 +1,245 @@
+package lake
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
+	"github.com/freshet-io/freshet/store"
+)
+
+// ParkedName is where the changes of a table that is held back are kept unless it is said otherwise: beside it, with
+// "_parked" behind its name.
+func ParkedName(table string) string { return strings.TrimRight(table, "/") + "_parked" }
+
+// parkedSchema is that of a parking table: a row is a batch, or several without rows or rejects, of one lane.
+var parkedSchema = arrow.NewSchema([]arrow.Field{
+	{Name: "app", Type: arrow.BinaryTypes.String},
+	{Name: "origin", Type: arrow.BinaryTypes.String},
+	{Name: "origin_id", Type: arrow.BinaryTypes.String},
+	{Name: "lane", Type: arrow.BinaryTypes.String},
+	{Name: "after", Type: arrow.PrimitiveTypes.Int64}, // the seq before its first
+	{Name: "last", Type: arrow.PrimitiveTypes.Int64},  // its last seq
+	{Name: "row_count", Type: arrow.PrimitiveTypes.Int64},
+	{Name: "reject_count", Type: arrow.PrimitiveTypes.Int64},
+	{Name: "byte_count", Type: arrow.PrimitiveTypes.Int64}, // of the two columns behind
+	{Name: "parked_at", Type: arrow.FixedWidthTypes.Timestamp_us},
+	{Name: "rows", Type: arrow.BinaryTypes.Binary, Nullable: true},
+	{Name: "rejects", Type: arrow.BinaryTypes.Binary, Nullable: true},
+}, nil)
+
+// parkedPlaces is how many columns tell of a parked batch, before those that hold it.
+const parkedPlaces = 10
+
+// parkedStats are the columns by which files are left out.
+const parkedStats = "app,origin,origin_id,lane,after,last,parked_at"
+
+// parkLog is the parking table of one table. It need not exist. Its progress, under the app of the pipeline, is up to where
+// changes of each lane went there; it holds them without a hole from where the table itself stands on, unless
+// there were too many (overTxn). What it holds of a lane is proved by its rows, which adjoin each other, and not
+// by its progress.
+type parkLog struct {
+	companion
+	app string
+}
+
+// overTxn is the txn of a parking table that says since when, in seconds since 1970, changes are not kept; 0: they are.
+func overTxn(app string) string { return app + "#over" }
+
+// need returns the newest snapshot of the table, which it makes if need be.
+func (l *parkLog) need(ctx context.Context) (*delta.Snapshot, error) {
+	schema, err := delta.SchemaFromArrow(parkedSchema)
+	if err != nil {
+		return nil, err
+	}
+	snap, err := l.companion.need(ctx, delta.CreateOptions{Schema: schema,
+		Description: "changes of a table that is held back", Properties: map[string]string{"delta.dataSkippingStatsColumns": parkedStats}})
+	if err != nil {
+		return nil, err
+	}
+	return snap, l.check(snap)
+}
+
+// look returns the newest snapshot, nil when there is no table.
+func (l *parkLog) look(ctx context.Context) (*delta.Snapshot, error) {
+	snap, err := l.companion.look(ctx)
+	if snap == nil || err != nil {
+		return nil, err
+	}
+	return snap, l.check(snap)
+}
+
+func (l *parkLog) check(snap *delta.Snapshot) error {
+	for _, f := range parkedSchema.Fields() {
+		if have, _ := snap.Schema().Lookup(f.Name); have == nil {
+			return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: l.name,
+				Msg: fmt.Sprintf("it is no table of parked changes: it has no column %q", f.Name),
+				Fix: "move it away: changes of a table that is held back are kept under this name"}
+		}
+	}
+	return nil
+}
+
+func newParkWriter(st store.Store) (*delta.Writer, error) {
+	schema, err := delta.SchemaFromArrow(parkedSchema)
+	if err != nil {
+		return nil, err
+	}
+	meta := &delta.Metadata{SchemaString: schema.String(), Configuration: map[string]string{
+		"delta.dataSkippingStatsColumns": parkedStats}}
+	return delta.NewWriter(st, meta, &delta.Protocol{MinReaderVersion: 1, MinWriterVersion: 2},
+		&delta.WriterOptions{MemoryBytes: 16 << 20, RowGroupBytes: 8 << 20})
+}
+
+// parkedRow is a batch as a row of the parking table.
+func parkedRow(app string, b *freshet.Batch, rows, rejects []byte) arrow.RecordBatch {
+	rb := array.NewRecordBuilder(memory.DefaultAllocator, parkedSchema)
+	defer rb.Release()
+	for i, s := range []string{app, b.Lane.Origin, b.Lane.OriginID, b.Lane.Name} {
+		rb.Field(i).(*array.StringBuilder).Append(s)
+	}
+	for i, n := range []int64{b.After, b.Last, int64(b.NumRows()), int64(len(b.Rejects)), int64(len(rows) + len(rejects))} {
+		rb.Field(4 + i).(*array.Int64Builder).Append(n)
+	}
+	rb.Field(9).(*array.TimestampBuilder).Append(arrow.Timestamp(time.Now().UnixMicro()))
+	for i, data := range [][]byte{rows, rejects} {
+		if data == nil {
+			rb.Field(10 + i).AppendNull()
+		} else {
+			rb.Field(10 + i).(*array.BinaryBuilder).Append(data)
+		}
+	}
+	return rb.NewRecordBatch()
+}
+
+// parked is a row of the parking table, without what it holds.
+type parked struct {
+	lane        freshet.Lane
+	after, last int64
+	rows, bytes int64 // rows with rejects
+	at          time.Time
+}
+
+// beyond are the parked batches behind where the table stands in these lanes, by lane and seq.
+func (l *parkLog) beyond(ctx context.Context, snap *delta.Snapshot, at freshet.Progress) ([]parked, error) {
+	if len(at) == 0 {
+		return nil, nil
+	}
+	var spans []parked
+	for lane, seq := range at {
+		spans = append(spans, parked{lane: lane, after: seq, last: math.MaxInt64})
+	}
+	var all []parked
+	err := l.scan(ctx, snap, spans, parkedPlaces, func(rec arrow.RecordBatch, i int) error {
+		all = append(all, parkedAt(rec, i))
+		return nil
+	})
+	slices.SortFunc(all, func(a, b parked) int {
+		return cmp.Or(cmp.Compare(a.lane.Origin, b.lane.Origin), compareNames(a.lane.Name, b.lane.Name),
+			cmp.Compare(a.after, b.after), cmp.Compare(a.last, b.last))
+	})
+	return all, err
+}
+
+func parkedAt(rec arrow.RecordBatch, i int) parked {
+	text := func(c int) string { return strings.Clone(rec.Column(c).(*array.String).Value(i)) }
+	number := func(c int) int64 { return rec.Column(c).(*array.Int64).Value(i) }
+	return parked{lane: freshet.Lane{Origin: text(1), OriginID: text(2), Name: text(3)}, after: number(4),
+		last: number(5), rows: number(6) + number(7), bytes: number(8), at: timeAt(rec.Column(9), i)}
+}
+
+// scan yields the rows of the app that reach into one of the spans, with the first so many columns, in no order.
+func (l *parkLog) scan(ctx context.Context, snap *delta.Snapshot, spans []parked, columns int,
+	yield func(rec arrow.RecordBatch, row int) error) error {
+	var any []string
+	for _, s := range spans {
+		any = append(any, fmt.Sprintf("origin = %s AND origin_id = %s AND lane = %s AND last > %d AND after < %d",
+			quote(s.lane.Origin), quote(s.lane.OriginID), quote(s.lane.Name), s.after, s.last))
+	}
+	where, err := expr.Parse(fmt.Sprintf("app = %s AND (%s)", quote(l.app), strings.Join(any, " OR ")))
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, f := range parkedSchema.Fields()[:columns] {
+		names = append(names, f.Name)
+	}
+	for rec, err := range snap.Scan(ctx, &delta.ScanOptions{Columns: names, Where: where}) {
+		if err != nil {
+			return err
+		}
+		for i := range int(rec.NumRows()) {
+			if err := yield(rec, i); err != nil {
+				rec.Release()
+				return err
+			}
+		}
+		rec.Release()
+	}
+	return nil
+}
+
+// batches are what was parked in these spans, in the order of seqs within each lane. They are the caller's.
+func (l *parkLog) batches(ctx context.Context, snap *delta.Snapshot, table string, spans []parked) (
+	all []*freshet.Batch, err error) {
+	defer func() {
+		if err != nil {
+			releaseAll(all)
+			all = nil
+		}
+	}()
+	err = l.scan(ctx, snap, spans, parkedSchema.NumFields(), func(rec arrow.RecordBatch, i int) error {
+		p := parkedAt(rec, i)
+		b := &freshet.Batch{Table: table, Lane: p.lane, After: p.after, Last: p.last, ReadAt: p.at}
+		all = append(all, b)
+		for c, decode := range map[int]func([]byte, *freshet.Batch) error{10: decodeRows, 11: decodeRejects} {
+			data := rec.Column(c).(*array.Binary)
+			if data.IsNull(i) {
+				continue
+			}
+			if err := decode(slices.Clone(data.Value(i)), b); err != nil {
+				return &freshet.Error{Code: freshet.CodeCorrupt, Class: freshet.ClassFailure, Place: l.name, Err: err,
+					Msg: fmt.Sprintf("what was parked of %s up to %d cannot be read", p.lane, p.last),
+					Fix: "restore the table to a version that can be read, or load the table again: `freshet pipeline resync`"}
+			}
+		}
+		return nil
+	})
+	slices.SortStableFunc(all, func(a, b *freshet.Batch) int {
+		return cmp.Or(cmp.Compare(a.After, b.After), cmp.Compare(a.Last, b.Last))
+	})
+	return all, err
+}
+
+func releaseAll(batches []*freshet.Batch) {
+	for _, b := range batches {
+		b.Release()
+	}
+}
+
+// adjoining are those of the parked batches that follow each other from where the table stands on, and up to where that
+// brings each lane.
+func adjoining(all []parked, at freshet.Progress) (some []parked, to freshet.Progress) {
+	to = freshet.Progress{}
+	for l, seq := range at {
+		to[l] = seq
+	}
+	for _, p := range all {
+		if pos := to[p.lane]; p.after <= pos && pos < p.last {
+			some = append(some, p)
+			to[p.lane] = p.last
+		}
+	}
+	return some, to
+}

@@ -1,0 +1,115 @@
+package spec
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/freshet-io/freshet/kafka"
+	"github.com/freshet-io/freshet/lake"
+)
+
+// MaxLag is how much may be parked of a table; what is 0 has no bound.
+type MaxLag struct {
+	Rows int64
+	Size int64 // bytes
+	Age  time.Duration
+}
+
+// parkKeys are the keys of a Delta target that tell of tables that are held back.
+func (t *Delta) parkKeys() []key {
+	return []key{
+		{name: "max_lag", doc: "How much is kept of a table that is held back while the others go on. Beyond, nothing more is: " +
+			"it then goes on from what the source still has. Default: no bound.", is: t.MaxLag.shape()},
+		{name: "on_table_error", doc: "What becomes of a table that cannot take its changes. stop: the pipeline ends. park: the " +
+			"table is paused, its changes are parked, and the others go on. Default: stop.",
+			is: word(&t.OnTableError, "stop", "park")},
+	}
+}
+
+func (m *MaxLag) shape() shape {
+	return object{keys: []key{
+		{name: "rows", doc: "Rows that may be parked.", is: whole(&m.Rows, 1)},
+		{name: "size", doc: "Bytes that may be parked, before they are compressed.", is: size(&m.Size)},
+		{name: "age", doc: "How old the oldest may be.", is: duration(&m.Age)},
+	}}
+}
+
+// park are the target's options for tables that are held back.
+func (b *Builder) park(p *Pipeline, how reading) *lake.ParkOptions {
+	t := p.Target.Delta
+	o := &lake.ParkOptions{Held: how.parked, MaxRows: t.MaxLag.Rows, MaxBytes: t.MaxLag.Size, MaxAge: t.MaxLag.Age}
+	if b.opts.Bounded || p.Trigger == "once" {
+		o.TailBytes = -1
+	}
+	if t.OnTableError == "park" {
+		o.OnError = func(ctx context.Context, table string, err error) error { return b.parkFailed(ctx, p, table, err) }
+	}
+	return o
+}
+
+// parkFailed pauses a table that cannot take its changes, for all processes to see, and tells people.
+func (b *Builder) parkFailed(ctx context.Context, p *Pipeline, table string, failed error) error {
+	st, err := p.OpenControl(ctx)
+	if err != nil {
+		return err
+	}
+	b.opts.Logger.Error("a table cannot take its changes: it is paused, and they are parked", "pipeline", p.FullName(),
+		"table", table, "error", failed)
+	_, err = lake.ChangeControl(ctx, st, p.App, func(c *lake.Control) error {
+		t := c.Tables[table]
+		if t.Paused == nil {
+			t.Paused = &lake.Pause{By: "on_table_error", Since: time.Now().UTC().Truncate(time.Second), Why: failed.Error()}
+		}
+		t.Paused.Park = true
+		c.Tables[table] = t
+		return nil
+	})
+	return err
+}
+
+// KnownTable is the name under which the pipeline knows one of its tables, change logs among them. Errors: *freshet.Error for
+// a table that is none of its.
+func (p *Pipeline) KnownTable(table string) (string, error) {
+	if log := p.Target.Delta.ChangeLog.Value; p.Target.Delta.hasLog() {
+		if topic, ok, err := p.matchTable(log, table); ok && err == nil {
+			return kafka.RouteTo(log)(topic), nil
+		}
+	}
+	_, name, err := p.TopicOfTable(table)
+	return name, err
+}
+
+// SharesLanes reports whether each topic feeds several tables, so that one alone is held back only by parking.
+func (p *Pipeline) SharesLanes() bool { return p.Target.Delta.hasLog() }
+
+// Parked returns what waits for a table of the pipeline, or for one of its change logs.
+func (p *Pipeline) Parked(ctx context.Context, table string) (*lake.Parked, error) {
+	parked, err := p.Project.OpenTable(ctx, lake.ParkedName(table))
+	if err != nil {
+		return nil, err
+	}
+	main, err := p.Project.OpenTable(ctx, table)
+	if err != nil {
+		return nil, err
+	}
+	return lake.ReadParked(ctx, parked, main, p.App)
+}
+
+// Tables are the tables of the pipeline, change logs among them, as far as their names are known: of a pattern of topics
+// they are not.
+func (p *Pipeline) Tables() []string {
+	topics := texts(p.Source.Kafka.Topics)
+	if !strings.Contains(p.TargetTable(), "{topic}") {
+		topics = []string{""}
+	}
+	var all []string
+	for _, topic := range topics {
+		for _, pattern := range []string{p.TargetTable(), p.Target.Delta.ChangeLog.Value} {
+			if pattern != "" && pattern != feed {
+				all = append(all, kafka.RouteTo(pattern)(topic))
+			}
+		}
+	}
+	return all
+}
