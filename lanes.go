@@ -73,6 +73,13 @@ func (l lanes) fits(b *Batch) bool {
 // goesOn reports whether the batch has more of the seq that is unfinished.
 func (s *laneState) goesOn(b *Batch) bool { return s.open && b.After == s.pos && b.Last == s.pos }
 
+// torn reports whether the lane stands within a seq of which the batch is not the rest: that is from before the lane was
+// read again, and nothing brings it any more.
+func (l lanes) torn(b *Batch) bool {
+	s := l[laneKey{b.Table, b.Lane}]
+	return s != nil && s.open && !s.goesOn(b)
+}
+
 // unfinished are the tables with a lane that stands within a seq.
 func (l lanes) unfinished() map[string]bool {
 	tables := map[string]bool{}
@@ -121,9 +128,6 @@ func (l lanes) admit(b *Batch) (bool, error) {
 	case s.owned && s.goesOn(b):
 		s.open = b.Unfinished
 		return true, nil
-	case s.owned && s.open:
-		return false, invariant("table %s: within %s the source delivers what follows %s: its rest is missing",
-			b.Table, b.Lane.Position(s.pos), b.Lane.Position(b.After))
 	case !s.owned || b.Last <= s.pos:
 		return false, nil
 	case b.After > s.pos && s.fresh:

@@ -119,6 +119,9 @@ func (w *writer) take(ctx context.Context, it item) (over bool, err error) {
 
 // write puts the batch through the steps into the target. It reports whether the run is over.
 func (w *writer) write(ctx context.Context, b *Batch) (over bool, err error) {
+	if w.lanes.torn(b) {
+		w.dropUnfinished()
+	}
 	next := Day(0)
 	if w.lanes.fits(b) {
 		next = w.days.head(b, time.Now())

@@ -1,0 +1,261 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
+)
+
+// feed is what comes of one table: rows that were decoded and not yet returned by Next.
+type feed struct {
+	name  string // of the table that they are for
+	lane  freshet.Lane
+	after int64     // up to here everything was returned, or is held downstream
+	level time.Time // when it was brought to after
+	skip  bool      // its rows are read again later: those of now are dropped
+
+	table  *Table // as the log described it last; nil: not yet
+	schema *arrow.Schema
+	rows   *rows
+
+	kinds   []freshet.Kind
+	seqs    []int64
+	stamps  []freshet.Stamp
+	places  []int32
+	rejects []freshet.Reject
+	bytes   int64
+	newest  int64 // when the last of them was committed, in microseconds
+	readAt  time.Time
+	place   int32 // of the next row in the transaction that ends at placed
+	placed  int64
+	parted  bool // a part of the present transaction was returned
+}
+
+// empty reports whether nothing waits to be returned.
+func (f *feed) empty() bool { return len(f.seqs)+len(f.rejects) == 0 && !f.parted }
+
+// late reports whether a feed of which nothing waits is so far behind the position that it is to be brought there. It is not
+// asked of one feed more often than every levelEvery, but where every bit of the log counts.
+func (f *feed) late(position, behind int64) bool {
+	return position-f.after > behind && (behind == 0 || time.Since(f.level) >= levelEvery)
+}
+
+// origin is the change that rows are of.
+type origin struct {
+	*transaction
+	tx      string
+	ordinal int64
+	at      time.Time // when it came
+}
+
+// change takes the rows of one change.
+func (f *feed) change(m *pgoutput.Message, o *origin) {
+	switch m.Kind {
+	case pgoutput.Insert:
+		f.row(freshet.Insert, m.New, nil, false, o)
+	case pgoutput.Update:
+		if m.Old != nil {
+			f.row(freshet.UpdatePreimage, m.Old, nil, m.OldKey, o)
+		}
+		known := m.Old
+		if m.OldKey {
+			known = nil
+		}
+		f.row(freshet.UpdatePostimage, m.New, known, false, o)
+	case pgoutput.Delete:
+		f.row(freshet.Delete, m.Old, nil, m.OldKey, o)
+	}
+}
+
+// row appends one row. What the log left out of it is taken from known, the whole row before, if there is one. Of a row of
+// which only the key was sent all else is null and means nothing. A value that cannot be makes the row a reject.
+func (f *feed) row(kind freshet.Kind, row, known pgoutput.Tuple, onlyKey bool, o *origin) {
+	place := f.next(o)
+	if err := f.decode(row, known, onlyKey); err != nil {
+		f.rows.undo()
+		f.reject(place, err, f.raw(row), o)
+		return
+	}
+	f.rows.end()
+	f.kinds = append(f.kinds, kind)
+	f.seqs = append(f.seqs, int64(o.end))
+	f.stamps = append(f.stamps, freshet.Stamp{Tx: o.tx, Ordinal: o.ordinal, Committed: o.time})
+	f.places = append(f.places, place)
+}
+
+// next is the place of the next row in its transaction.
+func (f *feed) next(o *origin) int32 {
+	if f.placed != int64(o.end) {
+		f.placed, f.place = int64(o.end), 0
+	}
+	f.place++
+	f.newest, f.readAt = o.time, earlier(f.readAt, o.at)
+	return f.place - 1
+}
+
+func (f *feed) decode(row, known pgoutput.Tuple, onlyKey bool) error {
+	if len(row) != len(f.table.Columns) {
+		return &freshet.RejectError{Code: freshet.CodeMalformed, Offset: -1,
+			Message: fmt.Sprintf("found %d values, wanted the %d of the table", len(row), len(f.table.Columns))}
+	}
+	for i, v := range row {
+		if v.Kind == pgoutput.Unchanged && i < len(known) {
+			v = known[i]
+		}
+		switch {
+		case v.Kind == pgoutput.Unchanged || onlyKey && !f.table.Columns[i].Key:
+			f.rows.unsent(i)
+		case v.Kind == pgoutput.Null:
+			f.rows.null(i)
+		case v.Kind == pgoutput.Binary:
+			return &freshet.RejectError{Code: freshet.CodeMalformed, Path: f.table.Columns[i].Name, Offset: -1,
+				Message: "found a binary value, wanted text"}
+		default:
+			f.bytes += int64(len(v.Data))
+			if err := f.rows.text(i, v.Data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reject sends a row, or a TRUNCATE, to quarantine.
+func (f *feed) reject(place int32, err error, raw []byte, o *origin) {
+	r := freshet.Reject{Seq: int64(o.end), Row: place, Code: freshet.CodeMalformed, Message: err.Error(), Step: "decode",
+		Record: freshet.Record{Raw: raw, Time: time.UnixMicro(o.time).UTC(), TimeKind: -1}}
+	var why *freshet.RejectError
+	if errors.As(err, &why) {
+		r.Code = why.Code
+	}
+	f.rejects = append(f.rejects, r)
+}
+
+// raw is a row as JSON: the text of each value that was sent, by its column.
+func (f *feed) raw(row pgoutput.Tuple) []byte {
+	values := map[string]*string{}
+	for i, v := range row {
+		if i >= len(f.table.Columns) || v.Kind == pgoutput.Unchanged {
+			continue
+		}
+		values[f.table.Columns[i].Name] = nil
+		if v.Kind != pgoutput.Null {
+			text := strings.ToValidUTF8(string(v.Data), "\uFFFD")
+			values[f.table.Columns[i].Name] = &text
+		}
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// truncated takes a TRUNCATE.
+func (f *feed) truncated(how Truncates, o *origin) error {
+	switch how {
+	case TruncateIgnore:
+		return nil
+	case TruncateFail:
+		return &freshet.Error{Code: freshet.CodeTruncated, Class: freshet.ClassInput, Place: f.lane.Position(int64(o.end)),
+			Msg: fmt.Sprintf("the table %s was emptied by TRUNCATE, which names no rows", f.table),
+			Fix: "load the table again, or let truncates be ignore or reject"}
+	}
+	f.reject(f.next(o), &freshet.RejectError{Code: freshet.CodeTruncated, Offset: -1,
+		Message: fmt.Sprintf("TRUNCATE of %s: its rows stay", f.table)}, []byte("TRUNCATE "+f.table.String()), o)
+	return nil
+}
+
+// take returns what waits as a batch up to last. unfinished: there is more of last.
+func (f *feed) take(last int64, unfinished bool) *freshet.Batch {
+	b := &freshet.Batch{Table: f.name, Lane: f.lane, After: f.after, Last: last, Rejects: f.rejects, Bytes: f.bytes,
+		ReadAt: f.readAt, Unfinished: unfinished}
+	if f.newest != 0 {
+		b.Newest = time.UnixMicro(f.newest).UTC()
+	}
+	if len(f.seqs) > 0 {
+		b.Rows, b.Unsent = f.rows.take()
+		b.Kinds, b.Seqs, b.Stamps, b.Places = f.kinds, f.seqs, f.stamps, f.places
+	}
+	n := len(f.seqs)
+	f.kinds, f.seqs, f.stamps = make([]freshet.Kind, 0, n), make([]int64, 0, n), make([]freshet.Stamp, 0, n)
+	f.places, f.rejects, f.bytes, f.newest, f.readAt = make([]int32, 0, n), nil, 0, 0, time.Time{}
+	f.after, f.parted, f.level = last, unfinished, time.Now()
+	if b.ReadAt.IsZero() {
+		b.ReadAt = f.level
+	}
+	return b
+}
+
+// drop forgets what waits.
+func (f *feed) drop() {
+	if f.empty() {
+		return
+	}
+	b := f.take(f.after, false)
+	b.Release()
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// describe takes a description of the table, which came with the log. Rows that wait are of the one before: they must have been
+// taken.
+func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel) error {
+	t := &Table{OID: rel.OID, Schema: rel.Schema, Name: rel.Name, Identity: Identity(rel.Identity)}
+	for _, c := range rel.Columns {
+		t.Columns = append(t.Columns, Column{Name: c.Name, Type: c.Type, Modifier: c.Modifier, Key: c.Key})
+	}
+	if err := s.learnTypes(ctx, t); err != nil {
+		return err
+	}
+	known, err := s.down.Schema(ctx, f.name)
+	if err != nil {
+		return err
+	}
+	schema, err := s.types.fit(t, known)
+	if err != nil {
+		return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.String(),
+			Msg: "the table cannot become one of Delta", Err: err}
+	}
+	if err := s.down.Ensure(ctx, f.name, schema); err != nil {
+		return err
+	}
+	if known, err = s.down.Schema(ctx, f.name); err != nil {
+		return err
+	}
+	if schema, err = s.types.fit(t, known); err != nil {
+		return err
+	}
+	rows, err := newRows(s.types, t, schema)
+	if err != nil {
+		return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.String(),
+			Msg: "the rows do not fit the table " + f.name, Err: err,
+			Fix: "write to another table, or load this one again"}
+	}
+	f.table, f.schema, f.rows = t, schema, rows
+	return nil
+}
+
+// described reports whether the description says what is known already.
+func (f *feed) described(rel *pgoutput.Rel) bool {
+	if f.table == nil || f.table.OID != rel.OID || f.table.Identity != Identity(rel.Identity) {
+		return false
+	}
+	return slices.EqualFunc(f.table.Columns, rel.Columns, func(a Column, b pgoutput.Column) bool {
+		return a.Name == b.Name && a.Type == b.Type && a.Modifier == b.Modifier && a.Key == b.Key
+	})
+}

@@ -1,0 +1,329 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
+)
+
+// Open connects, makes publication and slot if they are to be made, and asks where the tables go on. Errors:
+// CodeSourceUnreachable, CodeSourceRefused; CodeGap where the log between what a table holds and what the server has is gone;
+// those of Downstream.
+func (s *Source) Open(ctx context.Context, down freshet.Downstream) error {
+	s.down = down
+	conn, err := dial(ctx, s.address, true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if s.server, err = identify(ctx, conn); err != nil {
+		return s.ailing(err)
+	}
+	if s.o.Bounded {
+		s.until = s.server.flushed
+	}
+	tables, err := s.published(ctx)
+	if err != nil {
+		return err
+	}
+	starts, err := s.resume(ctx, conn, tables)
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		f, err := s.appear(ctx, t.Schema, t.Name, starts)
+		if err != nil {
+			return err
+		}
+		rel := relationOf(&t.Table)
+		if err := f.describe(ctx, s, rel); err != nil {
+			return err
+		}
+		f.table = nil // until the log describes it: it may tell of another moment
+	}
+	s.position = s.least()
+	s.confirmed.Store(uint64(s.position))
+	return nil
+}
+
+// published returns the tables that are read, and makes the publication of them if there is none.
+func (s *Source) published(ctx context.Context) ([]*catalogTable, error) {
+	conn, err := s.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.types.load(ctx, conn); err != nil {
+		return nil, s.ailing(err)
+	}
+	all, err := readTables(ctx, conn, s.o.Tables)
+	if err != nil {
+		return nil, s.ailing(err)
+	}
+	p, err := readPublication(ctx, conn, s.o.Publication, s.server.version)
+	if err != nil {
+		return nil, s.ailing(err)
+	}
+	if p == nil {
+		return s.publish(ctx, conn, all)
+	}
+	read := slices.DeleteFunc(all, func(t *catalogTable) bool {
+		_, is := p.Tables[t.String()]
+		return !is
+	})
+	for _, t := range read {
+		t.Columns = slices.DeleteFunc(t.Columns, func(c Column) bool {
+			only := p.Tables[t.String()].Columns
+			return c.Generated && !p.Generated || only != nil && !slices.Contains(only, c.Name)
+		})
+	}
+	return read, s.none(read)
+}
+
+// publish makes the publication: of the tables themselves, not of their partitions.
+func (s *Source) publish(ctx context.Context, conn *pgconn.PgConn, all []*catalogTable) ([]*catalogTable, error) {
+	read := slices.DeleteFunc(all, func(t *catalogTable) bool {
+		return t.Partition || t.Persistence != 'p' || t.Kind != 'r' && t.Kind != 'p'
+	})
+	if err := s.none(read); err != nil {
+		return nil, err
+	}
+	names := make([]string, len(read))
+	for i, t := range read {
+		names[i] = t.quoted()
+		t.Columns = slices.DeleteFunc(t.Columns, func(c Column) bool { return c.Generated })
+	}
+	_, err := conn.Exec(ctx, "CREATE PUBLICATION "+quoteName(s.o.Publication)+" FOR TABLE "+strings.Join(names, ", ")+
+		" WITH (publish_via_partition_root = true)").ReadAll()
+	if err != nil {
+		return nil, s.ailing(fmt.Errorf("create publication %s: %w", s.o.Publication, err))
+	}
+	s.o.Log.Info("made a publication", "publication", s.o.Publication, "tables", len(read))
+	return read, nil
+}
+
+func (s *Source) none(read []*catalogTable) error {
+	if len(read) > 0 {
+		return nil
+	}
+	return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: "publication " + s.o.Publication,
+		Msg: fmt.Sprintf("no table is read: none of %s is published", strings.Join(s.o.Tables, ", ")),
+		Fix: "add tables to the publication, or name others"}
+}
+
+// resume checks slot and server against what the tables hold, makes the slot if no table holds anything, and returns where
+// tables start that hold nothing.
+func (s *Source) resume(ctx context.Context, conn *pgconn.PgConn, tables []*catalogTable) (pgoutput.LSN, error) {
+	held := map[string]pgoutput.LSN{}
+	for _, t := range tables {
+		name := s.o.Table(t.Schema, t.Name)
+		p, err := s.down.Resume(ctx, name, []freshet.Lane{s.server.lane()})
+		if err != nil {
+			return 0, err
+		}
+		if at, ok := p[s.server.lane()]; ok {
+			held["table "+name] = pgoutput.LSN(at)
+		}
+	}
+	have, err := findSlot(ctx, conn, s.o.Slot, s.server.version)
+	switch {
+	case err != nil:
+		return 0, s.ailing(err)
+	case have != nil:
+		return have.confirmed, errors.Join(checkServer(s.server, held), have.check(s.o.Slot, s.server, held))
+	}
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		return 0, errors.Join(checkServer(s.server, held), missing(s.o.Slot, name, held[name]))
+	}
+	at, err := createSlot(ctx, conn, s.o.Slot, s.server.version)
+	if err != nil {
+		return 0, s.ailing(fmt.Errorf("create slot %s: %w", s.o.Slot, err))
+	}
+	s.o.Log.Info("made a replication slot", "slot", s.o.Slot, "at", at.String())
+	return at, nil
+}
+
+// appear begins to read a table: where it stands downstream, or else at start.
+func (s *Source) appear(ctx context.Context, schema, name string, start pgoutput.LSN) (*feed, error) {
+	f := &feed{name: s.o.Table(schema, name), lane: s.server.lane(), level: time.Now()}
+	for other, of := range s.feeds {
+		if of.name == f.name {
+			return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: schema + "." + name,
+				Msg: fmt.Sprintf("its rows go to the table %s, as those of %s do", f.name, other),
+				Fix: "let {schema} and {table} stand in the name of the target's table"}
+		}
+	}
+	if err := s.locate(ctx, f, start); err != nil {
+		return nil, err
+	}
+	s.feeds[schema+"."+name] = f
+	s.order = s.order[:0]
+	for _, table := range slices.Sorted(maps.Keys(s.feeds)) {
+		s.order = append(s.order, s.feeds[table])
+	}
+	return f, nil
+}
+
+// locate asks where the feed goes on, and records its start if it has none.
+func (s *Source) locate(ctx context.Context, f *feed, start pgoutput.LSN) error {
+	p, err := s.down.Resume(ctx, f.name, []freshet.Lane{f.lane})
+	if err != nil {
+		return err
+	}
+	if _, known := p[f.lane]; !known {
+		if p, err = s.down.Start(ctx, f.name, freshet.Progress{f.lane: int64(start)}); err != nil {
+			return err
+		}
+	}
+	f.after = p[f.lane]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.durable[f.name] = f.after
+	return nil
+}
+
+// begin begins the stream behind what was taken, waiting out that the server does not answer, or that another connection
+// holds the slot.
+func (s *Source) begin(ctx context.Context) error {
+	for _, f := range s.order {
+		if f.skip {
+			s.position = min(s.position, pgoutput.LSN(f.after))
+		}
+	}
+	patience := time.Now().Add(s.o.Patience)
+	for {
+		err := s.connect(ctx)
+		var known *freshet.Error
+		switch {
+		case err == nil:
+			if s.failures > 0 && s.o.Observer.Recovered != nil {
+				s.o.Observer.Recovered("read the log of " + s.server.database)
+			}
+			for _, f := range s.order {
+				f.skip = false
+			}
+			s.again = false
+			clear(s.byOID)
+			return nil
+		case slotInUse(err) && time.Now().After(patience):
+			return s.busy(ctx, err)
+		case errors.As(err, &known) && known.Code != freshet.CodeSourceUnreachable:
+			return err
+		}
+		if err := s.outage(ctx, "read the log of "+s.server.database, err); err != nil {
+			return err
+		}
+	}
+}
+
+// least is what all tables have.
+func (s *Source) least() pgoutput.LSN {
+	least := s.order[0].after
+	for _, f := range s.order {
+		least = min(least, f.after)
+	}
+	return pgoutput.LSN(least)
+}
+
+// connect makes sure that the server is the one it was and that the slot has what is wanted next, and begins the stream.
+func (s *Source) connect(ctx context.Context) error {
+	conn, err := dial(ctx, s.address, true)
+	if err != nil {
+		return err
+	}
+	err = s.startOn(ctx, conn)
+	if err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx))
+	}
+	return err
+}
+
+func (s *Source) startOn(ctx context.Context, conn *pgconn.PgConn) error {
+	now, err := identify(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if now.lane() != s.server.lane() {
+		return &freshet.Error{Code: freshet.CodeOriginChanged, Class: freshet.ClassInput, Place: now.database,
+			Msg: fmt.Sprintf("another database answers: its identity is %s, and it was %s", now.lane().OriginID,
+				s.server.lane().OriginID),
+			Fix: "connect to the server as before, or write to other tables"}
+	}
+	have, err := findSlot(ctx, conn, s.o.Slot, now.version)
+	at := map[string]pgoutput.LSN{"this run": s.position}
+	switch {
+	case err != nil:
+		return err
+	case have == nil:
+		return missing(s.o.Slot, "this run", s.position)
+	}
+	if err := errors.Join(checkServer(now, at), have.check(s.o.Slot, now, at)); err != nil {
+		return err
+	}
+	s.server = now
+	s.stream, err = startStream(ctx, conn, &s.o, s.position, now.version, &s.confirmed)
+	return err
+}
+
+// busy says who holds the slot.
+func (s *Source) busy(ctx context.Context, err error) error {
+	who := "another connection"
+	if conn, e := s.ask(ctx); e == nil {
+		who = holder(ctx, conn, s.o.Slot)
+	}
+	return &freshet.Error{Code: freshet.CodeSourceRefused, Class: freshet.ClassEnvironment, Place: "slot " + s.o.Slot,
+		Msg: "the slot is in use by " + who, Err: err, Fix: "end the other copy of the pipeline, or give this one its own slot"}
+}
+
+// ask returns a connection for questions.
+func (s *Source) ask(ctx context.Context) (*pgconn.PgConn, error) {
+	if s.catalog != nil && !s.catalog.IsClosed() {
+		return s.catalog, nil
+	}
+	var err error
+	s.catalog, err = dial(ctx, s.address, false)
+	return s.catalog, err
+}
+
+// learnTypes loads the types of the database if the table has one that is not known.
+func (s *Source) learnTypes(ctx context.Context, t *Table) error {
+	for !s.types.knows(t) {
+		conn, err := s.ask(ctx)
+		if err == nil {
+			err = s.types.load(ctx, conn)
+		}
+		if err == nil {
+			break
+		}
+		if err := s.outage(ctx, "read the types of "+s.server.database, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ailing gives an error of the server a code.
+func (s *Source) ailing(err error) error {
+	config, bad := pgconn.ParseConfig(s.address)
+	if bad != nil {
+		return err
+	}
+	return refused(place(config), err)
+}
+
+// relationOf is a table as the log would describe it.
+func relationOf(t *Table) *pgoutput.Rel {
+	rel := &pgoutput.Rel{OID: t.OID, Schema: t.Schema, Name: t.Name, Identity: byte(t.Identity)}
+	for _, c := range t.Columns {
+		rel.Columns = append(rel.Columns, pgoutput.Column{Key: c.Key, Name: c.Name, Type: c.Type, Modifier: c.Modifier})
+	}
+	return rel
+}

@@ -1,0 +1,112 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/freshet-io/freshet"
+)
+
+// Truncates says what becomes of a TRUNCATE, which deletes all rows of a table without naming them.
+type Truncates string
+
+// The treatments of TRUNCATE. Each moves progress.
+const (
+	TruncateReject Truncates = "reject" // it goes to quarantine, and the rows stay
+	TruncateIgnore Truncates = "ignore" // the rows stay
+	TruncateFail   Truncates = "fail"   // the run ends
+)
+
+// Options are the settings of a Source. The zero value of each field means its default.
+type Options struct {
+	// Slot is the replication slot: lower-case letters, digits and underscores. It is made if no table knows the database yet.
+	Slot string
+	// Publication says which changes of which tables the server sends. It is made, of the tables that are read, if it is not
+	// there. Default: the slot's name.
+	Publication string
+	// Tables are patterns of the tables that are read: public.orders, public.*, *.*. Default: all of the publication.
+	Tables []string
+	// Table names the table that a table's rows go to. Default: schema_name.
+	Table func(schema, name string) string
+	// Types are choices among the types of columns.
+	Types Types
+	// Truncates is what becomes of a TRUNCATE. Default TruncateReject.
+	Truncates Truncates
+	// Bounded ends where the log ended when the source was opened.
+	Bounded bool
+	// MemoryBytes bounds the transactions in memory that are not committed, and those that are and wait. Beyond it the largest
+	// is spilled, or the server waits. Default 64 MiB.
+	MemoryBytes int64
+	// SpillDir is the folder for transactions that do not fit. Default: the system's for temporary files.
+	SpillDir string
+	// StatusEvery is how often the server hears of us, whatever else we do. Default 10 s.
+	StatusEvery time.Duration
+	// Patience is how long a slot is waited for that another connection holds: a server may notice late that one of ours is
+	// gone. Default 75 s.
+	Patience time.Duration
+	// Observer is told of outages.
+	Observer freshet.Observer
+	// Log takes what a person should see. Default: nothing is logged.
+	Log *slog.Logger
+}
+
+var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+// Validate reports everything in it that cannot be.
+func (o *Options) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if !slotName.MatchString(o.Slot) {
+		fault("slot: found %q, wanted up to 63 lower-case letters, digits and underscores", o.Slot)
+	}
+	switch o.Truncates {
+	case "", TruncateReject, TruncateIgnore, TruncateFail:
+	default:
+		fault("truncates: found %q, wanted reject, ignore or fail", o.Truncates)
+	}
+	if o.MemoryBytes < 0 || o.MemoryBytes > 0 && o.MemoryBytes < 1<<20 {
+		fault("memory: found %d bytes, wanted at least 1 MiB", o.MemoryBytes)
+	}
+	for _, p := range o.Tables {
+		if schema, name, ok := strings.Cut(p, "."); !ok || schema == "" || name == "" {
+			fault("tables: found %q, wanted SCHEMA.TABLE, in which * stands for all", p)
+		}
+	}
+	return errors.Join(append(faults, o.Types.Validate())...)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Publication == "" {
+		o.Publication = o.Slot
+	}
+	if len(o.Tables) == 0 {
+		o.Tables = []string{"*.*"}
+	}
+	if o.Table == nil {
+		o.Table = func(schema, name string) string { return schema + "_" + name }
+	}
+	if o.Truncates == "" {
+		o.Truncates = TruncateReject
+	}
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = 64 << 20
+	}
+	if o.SpillDir == "" {
+		o.SpillDir = os.TempDir()
+	}
+	if o.StatusEvery <= 0 {
+		o.StatusEvery = 10 * time.Second
+	}
+	if o.Patience <= 0 {
+		o.Patience = 75 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}

@@ -1,0 +1,173 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
+)
+
+// server is what a server says of itself.
+type server struct {
+	system   string // identifier: of the cluster, for good; a copy of its files has the same
+	timeline string
+	flushed  pgoutput.LSN
+	database string
+	oid      string // of the database
+	version  int    // 150004
+}
+
+// identify asks a server who it is. Source: "Streaming Replication Protocol", IDENTIFY_SYSTEM.
+func identify(ctx context.Context, conn *pgconn.PgConn) (*server, error) {
+	rows, err := simple(ctx, conn, "IDENTIFY_SYSTEM")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{system: string(rows[0][0]), timeline: string(rows[0][1]), database: string(rows[0][3])}
+	if s.flushed, err = pgoutput.ParseLSN(string(rows[0][2])); err != nil {
+		return nil, err
+	}
+	rows, err = simple(ctx, conn, "SELECT oid, pg_catalog.current_setting('server_version_num') FROM pg_catalog.pg_database "+
+		"WHERE datname = pg_catalog.current_database()")
+	if err != nil {
+		return nil, err
+	}
+	s.oid, s.version = string(rows[0][0]), int(number(rows[0][1]))
+	return s, nil
+}
+
+// simple runs one statement by the simple protocol, which is all that a replication connection takes, and returns its rows.
+func simple(ctx context.Context, conn *pgconn.PgConn, sql string) ([][][]byte, error) {
+	results, err := conn.Exec(ctx, sql).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	if len(results) != 1 || len(results[0].Rows) == 0 {
+		return nil, fmt.Errorf("%s: got no row", sql)
+	}
+	return results[0].Rows, nil
+}
+
+// lane is the log of the database.
+func (s *server) lane() freshet.Lane {
+	return freshet.Lane{Origin: s.database, OriginID: s.system + "/" + s.oid, Name: "0"}
+}
+
+// slot is a replication slot as the server has it.
+type slot struct {
+	plugin, database string
+	confirmed        pgoutput.LSN // transactions that committed before it are not sent any more
+	status           string       // of the log that it needs: "lost" when that is gone
+	invalid          string       // why it is of no use any more; "": it is
+}
+
+// findSlot returns the slot, nil when there is none of this name.
+func findSlot(ctx context.Context, conn *pgconn.PgConn, name string, version int) (*slot, error) {
+	reason := "null::text"
+	switch {
+	case version >= 170000:
+		reason = "invalidation_reason"
+	case version >= 160000:
+		reason = "case when conflicting then 'conflict with recovery' end"
+	}
+	status := "null::text"
+	if version >= 130000 {
+		status = "wal_status"
+	}
+	results, err := conn.Exec(ctx, "SELECT plugin, database, confirmed_flush_lsn, "+status+", "+reason+
+		" FROM pg_catalog.pg_replication_slots WHERE slot_name = "+quoteText(name)).ReadAll()
+	if err != nil || len(results) != 1 || len(results[0].Rows) == 0 {
+		return nil, err
+	}
+	r := results[0].Rows[0]
+	s := &slot{plugin: string(r[0]), database: string(r[1]), status: string(r[3]), invalid: string(r[4])}
+	if len(r[2]) > 0 {
+		s.confirmed, err = pgoutput.ParseLSN(string(r[2]))
+	}
+	return s, err
+}
+
+// createSlot makes the slot and returns where it begins.
+func createSlot(ctx context.Context, conn *pgconn.PgConn, name string, version int) (pgoutput.LSN, error) {
+	option := "NOEXPORT_SNAPSHOT"
+	if version >= 150000 {
+		option = "(SNAPSHOT 'nothing')"
+	}
+	rows, err := simple(ctx, conn, "CREATE_REPLICATION_SLOT "+quoteName(name)+" LOGICAL pgoutput "+option)
+	if err != nil {
+		return 0, err
+	}
+	return pgoutput.ParseLSN(string(rows[0][1]))
+}
+
+// check finds that the slot cannot be read from, or not without a hole, by those who hold everything up to these places.
+func (s *slot) check(name string, on *server, held map[string]pgoutput.LSN) error {
+	e := &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: "slot " + name,
+		Fix: "load the tables again; what is between cannot be read any more"}
+	switch {
+	case s.plugin != "pgoutput" || s.database != on.database:
+		e.Code, e.Fix = freshet.CodeBadValue, "name another slot"
+		e.Msg = fmt.Sprintf("found one of the plugin %q and database %q, wanted pgoutput and %q", s.plugin, s.database,
+			on.database)
+		return e
+	case s.status == "lost" || s.invalid != "":
+		why := s.invalid
+		if why == "" {
+			why = "its log was removed: max_slot_wal_keep_size"
+		}
+		e.Msg = "the server has invalidated the slot: " + why
+		e.Fix = fmt.Sprintf("drop it with SELECT pg_drop_replication_slot(%s), and load the tables again", quoteText(name))
+		return e
+	}
+	for who, at := range held {
+		if s.confirmed > at {
+			e.Msg = fmt.Sprintf("the slot begins at %s, and %s holds everything only up to %s: the changes between are gone",
+				s.confirmed, who, at)
+			return e
+		}
+	}
+	return nil
+}
+
+// checkServer finds that the server has lost what tables hold: it is a copy, or a standby that was behind.
+func checkServer(on *server, held map[string]pgoutput.LSN) error {
+	for who, at := range held {
+		if at > on.flushed {
+			return &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: on.database,
+				Msg: fmt.Sprintf("the server's log ends at %s on timeline %s, and %s holds changes up to %s: the server has "+
+					"lost transactions", on.flushed, on.timeline, who, at),
+				Fix: "find out whether the right server answers; if it was restored or promoted, load the tables again"}
+		}
+	}
+	return nil
+}
+
+// missing says that there is no slot although tables were filled from one.
+func missing(name, who string, at pgoutput.LSN) error {
+	return &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: "slot " + name,
+		Msg: fmt.Sprintf("there is no such slot, and %s holds the log up to %s: it was dropped, or another server answers, "+
+			"to which the slot was not copied", who, at),
+		Fix: "connect to the server that has it; if it is gone, load the tables again"}
+}
+
+// slotInUse reports whether another connection reads from the slot. Source: "PostgreSQL Error Codes", object_in_use.
+func slotInUse(err error) bool {
+	var said *pgconn.PgError
+	return errors.As(err, &said) && said.Code == "55006"
+}
+
+// holder says who reads from the slot.
+func holder(ctx context.Context, conn *pgconn.PgConn, name string) string {
+	rows, err := simple(ctx, conn, "SELECT a.pid, a.application_name, coalesce(host(a.client_addr), 'local') FROM "+
+		"pg_catalog.pg_replication_slots s JOIN pg_catalog.pg_stat_activity a ON a.pid = s.active_pid WHERE s.slot_name = "+
+		quoteText(name))
+	if err != nil {
+		return "another connection"
+	}
+	return fmt.Sprintf("process %s of the server, for %s at %s", rows[0][0], strconv.Quote(string(rows[0][1])), rows[0][2])
+}

@@ -1,0 +1,320 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
+)
+
+// The bounds of what Next returns at once: of a transaction that is larger, parts.
+const (
+	momentBytes = 8 << 20
+	momentRows  = 64 << 10
+)
+
+// Source reads the log of a database. It implements freshet.Source; make one with NewSource, use it for one run.
+type Source struct {
+	address string
+	o       Options
+	down    freshet.Downstream
+
+	types     *typeMap
+	catalog   *pgconn.PgConn // for questions; nil: none is open
+	server    *server
+	stream    *stream // nil: it is to be begun
+	confirmed atomic.Uint64
+	until     pgoutput.LSN // bounded: where it ends; else 0
+
+	feeds    map[string]*feed // by the name of the table in the source
+	order    []*feed          // the same, by that name
+	byOID    map[uint32]*feed
+	position pgoutput.LSN // everything that committed up to here was taken from the stream
+	moment   *transactionReader
+	current  origin
+	size     int64 // of the moment's transaction, in the stream's room
+	parted   bool  // a part of it was returned
+	again    bool  // a table is to be read again: the stream is to begin anew
+	waiting  int   // changes in feeds since they were emptied, at least
+	bytes    int64 // of the messages of these
+	ready    []*freshet.Batch
+	failures int // of connections, since something came
+
+	mu      sync.Mutex
+	durable map[string]int64 // what each table holds: the smallest is confirmed
+}
+
+// NewSource returns a source of the database at the address, a URL or a list of KEY=VALUE as libpq has them. Errors: all
+// faults of the options, joined.
+func NewSource(address string, o *Options) (*Source, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Source{address: address, o: o.withDefaults(), feeds: map[string]*feed{}, byOID: map[uint32]*feed{},
+		durable: map[string]int64{}}
+	s.types = newTypeMap(s.o.Types)
+	return s, nil
+}
+
+// Next returns the next batch. See freshet.Source.
+func (s *Source) Next(ctx context.Context) (*freshet.Batch, error) {
+	for {
+		if len(s.ready) > 0 {
+			b := s.ready[0]
+			s.ready = s.ready[1:]
+			return b, nil
+		}
+		if err := s.advance(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// advance takes the next step: decodes more of a transaction, or takes the next one from the stream.
+func (s *Source) advance(ctx context.Context) error {
+	switch {
+	case s.moment != nil:
+		return s.decode(ctx)
+	case s.again && s.stream != nil:
+		s.stream.stop()
+		s.stream = nil
+		return nil
+	case s.stream == nil:
+		return s.begin(ctx)
+	}
+	if s.until > 0 && s.position >= s.until {
+		return s.finish()
+	}
+	select {
+	case a, ok := <-s.stream.arrivals:
+		return s.arrived(ctx, a, ok)
+	default:
+	}
+	if s.emit() {
+		return nil
+	}
+	select {
+	case a, ok := <-s.stream.arrivals:
+		return s.arrived(ctx, a, ok)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// finish brings all tables to the end of a bounded source.
+func (s *Source) finish() error {
+	if s.take(0) {
+		return nil
+	}
+	return io.EOF
+}
+
+// arrived takes what came from the stream; ok is false at its end.
+func (s *Source) arrived(ctx context.Context, a arrival, ok bool) error {
+	if !ok {
+		return s.interrupted(ctx)
+	}
+	s.failures = 0
+	if a.transaction == nil || a.transaction.changes.size == 0 {
+		s.stream.release(a)
+		s.position = max(s.position, a.upto)
+		if s.bytes == 0 {
+			s.emit()
+		}
+		return nil
+	}
+	if s.bytes > 0 && (a.transaction.tables || s.bytes+a.transaction.changes.size > momentBytes) {
+		s.emit() // a transaction that may come in parts is alone in them
+	}
+	r, err := a.transaction.reader()
+	if err != nil {
+		return err
+	}
+	s.moment, s.size = r, a.size
+	s.current = origin{transaction: a.transaction, tx: strconv.FormatUint(uint64(a.transaction.xid), 10), at: a.at}
+	return nil
+}
+
+// decode decodes the present transaction, up to its end or until there is enough for a batch.
+func (s *Source) decode(ctx context.Context) error {
+	for {
+		m, err := s.moment.next()
+		if errors.Is(err, io.EOF) {
+			return s.end()
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.change(ctx, m); err != nil {
+			return err
+		}
+		if len(s.ready) > 0 {
+			return nil
+		}
+	}
+}
+
+// end ends the present transaction.
+func (s *Source) end() error {
+	t := s.moment.transaction
+	s.position, s.moment = t.end, nil
+	s.bytes += t.changes.size
+	s.stream.release(arrival{transaction: t, size: s.size})
+	if s.bytes >= momentBytes || s.waiting >= momentRows || s.parted {
+		s.emit()
+	}
+	return nil
+}
+
+// change takes one message of the present transaction.
+func (s *Source) change(ctx context.Context, m *pgoutput.Message) error {
+	switch m.Kind {
+	case pgoutput.Relation:
+		return s.describe(ctx, m.Rel)
+	case pgoutput.Truncate:
+		for _, oid := range m.Tables {
+			f, err := s.feedOf(oid)
+			if err != nil {
+				return err
+			}
+			if s.wants(f) {
+				if err := f.truncated(s.o.Truncates, &s.current); err != nil {
+					return err
+				}
+				s.waiting++
+			}
+		}
+		s.current.ordinal++
+		return nil
+	}
+	f, err := s.feedOf(m.Table)
+	if err != nil {
+		return err
+	}
+	if s.wants(f) {
+		f.change(m, &s.current)
+		s.waiting++
+		if (f.bytes >= momentBytes || len(f.seqs) >= momentRows) && s.alone() {
+			s.part(f)
+		}
+	}
+	s.current.ordinal++
+	return nil
+}
+
+// alone reports whether nothing waits but of the present transaction, so that it may come in parts.
+func (s *Source) alone() bool { return s.bytes == 0 }
+
+// feedOf is the feed of a table that the log has described; nil: the table is not read.
+func (s *Source) feedOf(oid uint32) (*feed, error) {
+	f, described := s.byOID[oid]
+	if !described {
+		return nil, fmt.Errorf("%w: a change of table %d, which was never described", pgoutput.ErrMalformed, oid)
+	}
+	return f, nil
+}
+
+// wants reports whether rows of the present transaction are wanted: they are of a table that is read, and not held already.
+func (s *Source) wants(f *feed) bool {
+	return f != nil && !f.skip && (f.after < int64(s.current.end) || f.parted)
+}
+
+// describe takes the description of a table.
+func (s *Source) describe(ctx context.Context, rel *pgoutput.Rel) error {
+	if !selected(s.o.Tables, rel.Schema, rel.Name) {
+		s.byOID[rel.OID] = nil
+		return nil
+	}
+	f := s.feeds[rel.Schema+"."+rel.Name]
+	if f == nil {
+		var err error
+		if f, err = s.appear(ctx, rel.Schema, rel.Name, s.position); err != nil {
+			return err
+		}
+	}
+	s.byOID[rel.OID] = f
+	if f.described(rel) {
+		return nil
+	}
+	if !f.empty() {
+		s.part(f)
+	}
+	return f.describe(ctx, s, rel)
+}
+
+// part returns what waits of a feed while its transaction goes on.
+func (s *Source) part(f *feed) {
+	s.parted = true
+	b := f.take(int64(s.current.end), true)
+	b.More = true
+	s.ready = append(s.ready, b)
+}
+
+// emit makes everything that waits ready to be returned, and reports whether there was any.
+func (s *Source) emit() bool { return s.take(levelBytes) }
+
+// take makes what waits ready to be returned, also of tables of which nothing changed and that are behind by more than so many
+// bytes of the log: together the batches show all tables at the position. It reports whether there were any.
+func (s *Source) take(behind int64) bool {
+	before := len(s.ready)
+	for _, f := range s.order {
+		if f.empty() && (f.skip || !f.late(int64(s.position), behind)) {
+			continue
+		}
+		b := f.take(int64(s.position), false)
+		b.More = true
+		s.ready = append(s.ready, b)
+	}
+	s.waiting, s.bytes, s.parted = 0, 0, false
+	if len(s.ready) == before {
+		return false
+	}
+	s.ready[len(s.ready)-1].More = false
+	return true
+}
+
+// interrupted takes the end of a stream.
+func (s *Source) interrupted(ctx context.Context) error {
+	err := s.stream.err
+	s.stream.stop()
+	s.stream = nil
+	var known *freshet.Error
+	var said *pgconn.PgError
+	switch {
+	case errors.As(err, &known) || errors.Is(err, pgoutput.ErrMalformed):
+		return err
+	case errors.As(err, &said) && strings.HasPrefix(said.Code, "42"): // the publication is gone, a right
+		return s.ailing(err)
+	}
+	return s.outage(ctx, "read the log of "+s.server.database, err)
+}
+
+// outage waits a while, longer from time to time, and tells of it.
+func (s *Source) outage(ctx context.Context, what string, err error) error {
+	if s.o.Observer.Retry != nil {
+		s.o.Observer.Retry(what, err)
+	}
+	s.o.Log.Warn("trying again", "what", what, "error", err)
+	pause := min(30*time.Second, 100*time.Millisecond<<min(s.failures, 10))
+	s.failures++
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+var _ freshet.Source = (*Source)(nil)
