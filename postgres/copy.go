@@ -127,11 +127,7 @@ func (c *copyReader) line(b []byte) (rest []byte, err error) {
 		}
 		switch b[i] {
 		case '\\':
-			escaped = true
-			i++ // what follows is no end, whatever it is
-			if i == len(b) {
-				return nil, nil
-			}
+			escaped = true // what it stands for is no end: the server writes those as letters
 			continue
 		case '\t', '\n':
 		default:
