@@ -38,6 +38,8 @@ const (
 	CodeBadChange      Code = "FRE-3015" // a record that does not say what happened to which row
 	CodeTruncated      Code = "FRE-3016" // the origin's table was emptied at once
 	CodeDeletesChanged Code = "FRE-3020" // another policy for deletes than the table's
+	CodeModeChanged    Code = "FRE-3021" // another mode, key or order than the table's
+	CodeBesideGone     Code = "FRE-3022" // a table beside the table is gone that cannot be made anew
 	CodeFilledColumn   Code = "FRE-3030" // the source has a column that the target is to fill
 	CodeStepFault      Code = "FRE-3101" // an expression failed on the row
 

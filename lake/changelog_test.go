@@ -288,3 +288,43 @@ func codeOf(err error) freshet.Code {
 	}
 	return ""
 }
+
+func TestChangeLog_IsGone_StopsBeforeRowsAreMissing(t *testing.T) {
+	w, dir := newWorld(), t.TempDir()
+	opts := &lake.TargetOptions{Mode: lake.Mirror, Key: lake.KeyOptions{Columns: []string{"id"}, IndexDir: dir}}
+	life := func() error {
+		g := logged(w.open, opts)
+		must(t, g.Open(t.Context()))
+		defer func() { must(t, g.Close(context.Background())) }()
+		_, err := g.Resume(t.Context(), "t", []freshet.Lane{keyedLane})
+		return err
+	}
+	g := begun(t, w, opts)
+	w.forget(t, "t_log")
+	must(t, life()) // nothing was in it
+	_, err := g.Write(t.Context(), itemBatch("t", keyedLane, -1, []itemChange{put(1, 10, 1)}))
+	must(t, err)
+	runAll(t, g)
+	must(t, life())
+	w.forget(t, "t_log")
+	for range 2 {
+		if err := life(); codeOf(err) != freshet.CodeBesideGone {
+			t.Errorf("got %v, want %s", err, freshet.CodeBesideGone)
+		}
+	}
+}
+
+// A table has columns of changes from another time: they are no columns of its source, which the log would be blamed for.
+func TestChangeLog_TableHasChangeColumnsFromBefore_LogIsMadeBesideIt(t *testing.T) {
+	w := newWorld()
+	opts := &lake.TargetOptions{Mode: lake.Mirror, ChangeColumns: []string{lake.PositionColumn},
+		Key: lake.KeyOptions{Columns: []string{"id"}, IndexDir: t.TempDir()}}
+	must(t, w.running(t, opts).Ensure(t.Context(), "t", itemSchema))
+	opts.ChangeColumns = nil
+	g := logged(w.open, opts)
+	must(t, g.Open(t.Context()))
+	defer func() { must(t, g.Close(context.Background())) }()
+	schema, err := g.Schema(t.Context(), "t")
+	must(t, err)
+	must(t, g.Ensure(t.Context(), "t", schema))
+}

@@ -179,6 +179,9 @@ func (c *commit) expected(snap *delta.Snapshot) (txns, error) {
 		}
 		f.record(set, l, s.last)
 	}
+	for _, b := range c.t.a.beside {
+		set[besideTxn(b.Name(c.t.name))] = 1
+	}
 	if number, ok := f.found(snap); ok && number != f.number() {
 		return nil, fmt.Errorf("%w: its progress has another form", freshet.ErrStale)
 	}

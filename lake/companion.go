@@ -3,9 +3,11 @@ package lake
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"sync"
 
+	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/store"
 )
@@ -48,6 +50,18 @@ func (c *companion) need(ctx context.Context, opts delta.CreateOptions) (*delta.
 		return nil, err
 	}
 	return c.look(ctx)
+}
+
+// besideTxn tells, in a table, that it has had the table of this name beside it: one that is gone must not be made anew in
+// silence.
+func besideTxn(name string) string { return "freshet#beside-" + name }
+
+// besideGone says that a table beside the table is not the one that was there: whose it is, what that leads to, and the key
+// that names another.
+func besideGone(table, name, what, leads, key string) error {
+	return &freshet.Error{Code: freshet.CodeBesideGone, Class: freshet.ClassInput, Place: name,
+		Msg: fmt.Sprintf("%s of %s is gone: it was deleted, or made again, %s", what, table, leads),
+		Fix: "bring the table back; or, if what it had is lost and you accept that, name a new one, which begins with nothing: " + key}
 }
 
 // widen has the commit add the columns of the schema that the table lacks, and returns the metadata of the table then. A

@@ -111,9 +111,16 @@ func (g *Group) Close(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// Schema is that of the table itself.
+// Schema is that of the table itself, without columns that those beside it fill: the table has them from another time, and
+// no source does.
 func (g *Group) Schema(ctx context.Context, table string) (*arrow.Schema, error) {
-	return g.parts[0].Target.Schema(ctx, table)
+	schema, err := g.parts[0].Target.Schema(ctx, table)
+	for _, p := range g.parts[1:] {
+		if schema != nil {
+			schema = p.withoutFills(schema)
+		}
+	}
+	return schema, err
 }
 
 // Since is that of the table itself.
@@ -157,6 +164,12 @@ func (g *Group) Resume(ctx context.Context, table string, lanes []freshet.Lane) 
 		if err != nil {
 			return nil, err
 		}
+		if err := g.whole(ctx, table, beside, p, q); err != nil {
+			return nil, err
+		}
+		if q, err = beside.start(ctx, table, p, q); err != nil {
+			return nil, err
+		}
 		all = append(all, q)
 		if err := g.bring(ctx, beside, table); err != nil {
 			return nil, err
@@ -165,12 +178,32 @@ func (g *Group) Resume(ctx context.Context, table string, lanes []freshet.Lane) 
 	return g.begin(table, all), nil
 }
 
-// resume is the progress of the part in these lanes, which begin where the table itself is if the part does not know them.
+// resume is the progress of the part in these lanes.
 func (p *groupPart) resume(ctx context.Context, table string, main freshet.Progress) (freshet.Progress, error) {
-	q, err := p.Target.Resume(ctx, p.name(table), slices.Collect(maps.Keys(main)))
-	if err != nil {
-		return nil, err
+	return p.Target.Resume(ctx, p.name(table), slices.Collect(maps.Keys(main)))
+}
+
+// whole fails when the table had the part beside it, and that knows nothing of its lanes: what it had is lost.
+func (g *Group) whole(ctx context.Context, table string, p *groupPart, main, beside freshet.Progress) error {
+	if len(beside) > 0 || len(main) == 0 {
+		return nil
 	}
+	t, err := g.parts[0].table(table)
+	if err != nil {
+		return err
+	}
+	snap, err := t.look(ctx)
+	if err != nil || snap == nil {
+		return err
+	}
+	if _, had := snap.Txn(besideTxn(p.name(table))); !had {
+		return nil
+	}
+	return besideGone(table, p.name(table), "the change log", "and what changed so far cannot be told again", "changelog: …")
+}
+
+// start has lanes that the part does not know begin where the table itself is. q is what it knows.
+func (p *groupPart) start(ctx context.Context, table string, main, q freshet.Progress) (freshet.Progress, error) {
 	fresh := maps.Clone(main)
 	maps.DeleteFunc(fresh, func(l freshet.Lane, _ int64) bool { _, known := q[l]; return known })
 	if len(fresh) == 0 {

@@ -132,7 +132,7 @@ func (o *TargetOptions) properties() map[string]string {
 		all["delta.enableDeletionVectors"] = "true"
 	}
 	if o.Mode.keyed() {
-		all[deletesProperty] = string(o.Key.Deletes)
+		all[deletesProperty], all[modeProperty] = string(o.Key.Deletes), o.modeText()
 	}
 	maps.Copy(all, o.Properties)
 	if o.ChangeFeed {

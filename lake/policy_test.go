@@ -107,3 +107,54 @@ func TestDeletes_ChangedMeanwhile_CommitIsRefused(t *testing.T) {
 	}
 	commits[0].Abort()
 }
+
+// resumes opens a target and resumes.
+func resumes(t *testing.T, w *world, opts *lake.TargetOptions) error {
+	t.Helper()
+	opts.Key.IndexDir = t.TempDir()
+	_, err := w.running(t, opts).Resume(t.Context(), "t", []freshet.Lane{keyedLane})
+	return err
+}
+
+func TestMode_OtherThanTheTables_IsRefusedUntilItIsConfirmed(t *testing.T) {
+	byID := lake.KeyOptions{Columns: []string{"id"}}
+	ordered := lake.KeyOptions{Columns: []string{"id"}, SequenceBy: []string{"at"}}
+	for name, opts := range map[string]lake.TargetOptions{
+		"append": {}, "another mode": {Mode: lake.Upsert, Key: byID}, "an order": {Mode: lake.Upsert, Key: ordered},
+		"another key": {Mode: lake.Mirror, Key: lake.KeyOptions{Columns: []string{"n"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			must(t, policyLife(t, w, t.TempDir(), lake.HardDeletes, "", -1, put(1, 10, 1)))
+			for _, before := range []string{"", "append"} {
+				opts.ModeBefore = before
+				var e *freshet.Error
+				if err := resumes(t, w, &opts); !errors.As(err, &e) || e.Code != freshet.CodeModeChanged ||
+					!strings.Contains(e.Fix, "mode_before") || !strings.Contains(e.Fix, "mirror by id") {
+					t.Errorf("mode_before %q: got %v, want %s that names mode_before and what it was", before, err, freshet.CodeModeChanged)
+				}
+			}
+			opts.ModeBefore = "mirror by id"
+			must(t, resumes(t, w, &opts))
+			opts.ModeBefore = ""
+			must(t, resumes(t, w, &opts))
+			if !w.history(t, "freshet.modeBefore", "mirror by id") {
+				t.Error("the table's history does not tell what the mode was")
+			}
+			var e *freshet.Error
+			if err := policyLife(t, w, t.TempDir(), lake.HardDeletes, "", 0); !errors.As(err, &e) || e.Code != freshet.CodeModeChanged {
+				t.Errorf("as before: got %v, want %s", err, freshet.CodeModeChanged)
+			}
+		})
+	}
+}
+
+// history reports whether a commit of the table t has this parameter.
+func (w *world) history(t *testing.T, name, value string) (told bool) {
+	t.Helper()
+	for e, err := range w.snapshot(t, "t").Table().History(t.Context(), 0) {
+		must(t, err)
+		told = told || e.Info.OperationParameters[name] == value
+	}
+	return told
+}

@@ -35,7 +35,7 @@ func (a *Target) Resume(ctx context.Context, table string, lanes []freshet.Lane)
 			return nil, err
 		}
 	}
-	if snap, err = t.settleDeletes(ctx, snap); err != nil {
+	if snap, err = t.settlePolicies(ctx, snap); err != nil {
 		return nil, err
 	}
 	if snap, err = t.bringForm(ctx, snap); err != nil {

@@ -39,6 +39,9 @@ type Opener func(table string) (store.Store, error)
 type TargetOptions struct {
 	// Mode is how rows get into the table. Default Append.
 	Mode Mode
+	// ModeBefore is how changes were applied to the table, as it says itself, to confirm that it is to be another mode, key or
+	// order. Default: none.
+	ModeBefore string
 	// Dedupe has Append take no row twice. Default: it takes every row.
 	Dedupe *DedupeOptions
 	// Key says how rows are told apart in the other modes.
@@ -321,6 +324,11 @@ func (a *Target) Ensure(ctx context.Context, table string, schema *arrow.Schema)
 	}
 	if err := t.suitsHistory(ctx, snap); err != nil {
 		return err
+	}
+	if snap != nil {
+		if snap, err = t.settlePolicies(ctx, snap); err != nil {
+			return err
+		}
 	}
 	k := &keptStarts{}
 	if snap == nil {

@@ -86,6 +86,12 @@ func (s *tombstones) fence(tx *delta.Transaction, snap, known *delta.Snapshot) {
 		return
 	}
 	expect(tx, snap, tombstoneTxn)
+	if id := besideTxn(s.name); known != nil {
+		expect(tx, snap, id)
+		if _, ok := snap.Txn(id); !ok {
+			tx.AddTxn(id, 1)
+		}
+	}
 	if was, ok := snap.Txn(tombstoneTxn); known != nil && (!ok || was != known.Version()) {
 		tx.AddTxn(tombstoneTxn, known.Version())
 	}
@@ -217,14 +223,20 @@ func (a *Target) openTombstones(table string) (*tombstones, error) {
 }
 
 // lookAtTombstones finds the tombstones of now, for the index to show. Errors: *freshet.Error with CodeSchemaMismatch when
-// they are of another key or sequence.
-func (t *table) lookAtTombstones(ctx context.Context) error {
+// they are of another key or sequence, with CodeBesideGone when the table, of which this is a snapshot, has seen others.
+func (t *table) lookAtTombstones(ctx context.Context, main *delta.Snapshot) error {
 	if t.tombstones == nil {
 		return nil
 	}
 	tombs, err := t.tombstones.look(ctx)
 	if err != nil {
 		return explain(t.tombstones.name, err)
+	}
+	if _, had := main.Txn(besideTxn(t.tombstones.name)); had {
+		if seen, _ := main.Txn(tombstoneTxn); tombs == nil || tombs.Version() < seen {
+			return besideGone(t.name, t.tombstones.name, "what is remembered of deleted keys", "so that a change which comes late "+
+				"could bring back any of them", "tombstones: {table: …}")
+		}
 	}
 	if tombs != nil {
 		for _, name := range t.index.columns {

@@ -76,7 +76,8 @@ func TestTombstones_OfAnotherKeyOrSequence_AreRefused(t *testing.T) {
 		"sequence": {Columns: []string{"id"}, SequenceBy: []string{"n"}},
 	} {
 		key.IndexDir = t.TempDir()
-		target := w.running(t, &lake.TargetOptions{Mode: lake.Upsert, Key: key})
+		before := w.snapshot(t, "t").Property("freshet.mode")
+		target := w.running(t, &lake.TargetOptions{Mode: lake.Upsert, ModeBefore: before, Key: key})
 		_, err := target.Resume(t.Context(), "t", []freshet.Lane{keyedLane})
 		must(t, err)
 		must(t, target.Ensure(t.Context(), "t", itemSchema))
@@ -92,6 +93,49 @@ func TestTombstones_OfAnotherKeyOrSequence_AreRefused(t *testing.T) {
 		}
 	}
 	compareItems(t, w.items(t, "t"), map[int64]item{1: put(1, 10, 5).item})
+}
+
+// forget deletes a table.
+func (w *world) forget(t *testing.T, table string) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.stores, table)
+}
+
+func TestTombstones_TheirTableIsGone_StopsBeforeAKeyComesBack(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		w, dir := newWorld(), t.TempDir()
+		life := func(beside string, after int64, c itemChange) error {
+			opts := sequenced(lake.HardDeletes)
+			opts.Key.Columns, opts.Key.IndexDir = []string{"id"}, dir
+			opts.Key.Tombstones.Table = func(string) string { return beside }
+			target := w.target(&opts)
+			must(t, target.Ensure(t.Context(), "t", itemSchema))
+			_, err := target.Start(t.Context(), "t", freshet.Progress{keyedLane: -1})
+			must(t, err)
+			_, err = target.Write(t.Context(), itemBatch("t", keyedLane, after, []itemChange{c}))
+			must(t, err)
+			commits, err := target.Seal(t.Context())
+			must(t, err)
+			if _, err = commits[0].Run(t.Context()); err != nil {
+				commits[0].Abort()
+			}
+			return errors.Join(err, target.Close(t.Context()))
+		}
+		must(t, life("gone", -1, del(1, 9)))
+		w.forget(t, "gone")
+		if again { // by somebody
+			_, err := delta.Create(t.Context(), w.store("gone"), &delta.CreateOptions{Schema: w.snapshot(t, "t").Schema()})
+			must(t, err)
+		}
+		var e *freshet.Error
+		if err := life("gone", 0, put(1, 10, 5)); !errors.As(err, &e) || e.Code != freshet.CodeBesideGone || e.Place != "gone" {
+			t.Errorf("made again %v: got %v, want %s", again, err, freshet.CodeBesideGone)
+		}
+		must(t, life("new", 0, put(1, 10, 5))) // which accepts it
+		compareItems(t, w.items(t, "t"), map[int64]item{1: put(1, 10, 5).item})
+	}
 }
 
 func TestTombstones_SoftDelete_OlderRowDoesNotBringItBack(t *testing.T) {

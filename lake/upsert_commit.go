@@ -61,7 +61,7 @@ func (c *commit) applyTo(ctx context.Context, snap *delta.Snapshot) (*delta.Edit
 
 // apply applies what was gathered to the snapshot, in a commit with this progress.
 func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*delta.EditResult, error) {
-	if err := c.t.checkDeletes(snap); err != nil {
+	if err := c.t.checkPolicies(snap); err != nil {
 		return nil, err
 	}
 	meta, err := c.fit(snap)
@@ -119,7 +119,7 @@ func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.
 		}
 		c.t.index = index
 	}
-	if err := c.t.lookAtTombstones(ctx); err != nil {
+	if err := c.t.lookAtTombstones(ctx, snap); err != nil {
 		return nil, nil, err
 	}
 	if err := c.t.index.bring(ctx, snap); err != nil {

@@ -223,7 +223,7 @@ func (b *Builder) targetOptions(p *Pipeline, obs freshet.Observer) *lake.TargetO
 // modeOptions are the options that say how rows get into the table and what columns it has.
 func (t *Delta) modeOptions() *lake.TargetOptions {
 	opts := &lake.TargetOptions{ChangeColumns: t.changeColumns(), ChangeFeed: t.ChangeLog.Value == feed}
-	opts.Periods = t.Periods
+	opts.Periods, opts.ModeBefore = t.Periods, t.ModeBefore.Value
 	opts.Dedupe = t.Dedupe.options()
 	if t.keyed() {
 		opts.Mode = lake.Mode(t.Mode)

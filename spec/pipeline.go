@@ -58,9 +58,11 @@ type Target struct {
 
 // Delta is a Delta table, or several.
 type Delta struct {
-	Table      Text
-	Path       Text
-	Mode       string
+	Table Text
+	Path  Text
+	Mode  string
+	// ModeBefore is how changes were applied to the table before, as its property freshet.mode says.
+	ModeBefore Text
 	Key        []Text
 	SequenceBy []Text
 	Deletes    string
@@ -230,6 +232,8 @@ func (t *Delta) shape() shape {
 				"greatest. mirror: one row a key, as the source has it after its last change. scd2: the " +
 				"history of each key, a row for each time in which it was so. Default: append.",
 				is: laterWord(&t.Mode, []string{"overwrite", "merge"}, "append", "upsert", "mirror", "scd2")},
+			{name: "mode_before", doc: "How changes were applied to a table that is there, as its property freshet.mode says, to " +
+				"confirm that mode, key or sequence_by are to be others.", is: placed(&t.ModeBefore)},
 			{name: "key", doc: "The columns by which upsert, mirror and scd2 tell rows apart.", is: loneOrList(&t.Key, placed)},
 			{name: "sequence_by", doc: "The columns that order the changes of a key in mode upsert, where one that comes " +
 				"late changes nothing; in mode scd2, one column that says since when the row is so. Default: the order of the " +

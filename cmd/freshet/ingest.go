@@ -46,6 +46,8 @@ var ingestFlags = []ingestFlag{
 	{"key-as", "source.kafka.key_as", "", "type of the column _key: binary or string (default binary)"},
 	{"mode", "target.delta.mode", "", "append: every record is a row; upsert and mirror: one row a key; scd2: its history " +
 		"(default append)"},
+	{"mode-before", "target.delta.mode_before", "", "how changes were applied to the table before, as its property " +
+		"freshet.mode says, to confirm that it is to be changed"},
 	{"key", "target.delta.key", "list", "the columns of the key, for upsert, mirror and scd2"},
 	{"sequence-by", "target.delta.sequence_by", "list", "columns that order the changes of a key, for upsert and scd2"},
 	{"change-columns", "target.delta.change_columns", "list", "columns that tell of the change that made each row: all, or " +
