@@ -47,10 +47,15 @@ func (d *DedupeOptions) check(fault func(string, ...any)) {
 // gathers reports whether rows wait until the commit, which finds out what they do to the table.
 func (o *TargetOptions) gathers() bool { return o.Mode.keyed() || o.Dedupe != nil }
 
-// keyColumns are those by which rows are told apart.
-func (o *TargetOptions) keyColumns() []string {
-	if o.Dedupe != nil {
+// key are the columns by which rows of the table are told apart.
+func (t *table) key() []string { return t.a.opts.keyOf(t.name) }
+
+func (o *TargetOptions) keyOf(table string) []string {
+	switch {
+	case o.Dedupe != nil:
 		return o.Dedupe.Key
+	case o.Key.Of != nil:
+		return o.Key.Of(table)
 	}
 	return o.Key.Columns
 }

@@ -42,7 +42,7 @@ type rowIndex struct {
 // whose types will not do.
 func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
 	o := t.a.opts.Key
-	key, order := t.a.opts.keyColumns(), t.a.opts.orderColumns(snap.Schema())
+	key, order := t.key(), t.a.opts.orderColumns(snap.Schema())
 	r := &rowIndex{t: t, keys: len(key), identity: keyindex.Identity{Table: snap.Metadata().ID}}
 	var types []arrow.DataType
 	for i, name := range slices.Concat(key, order) {

@@ -39,6 +39,9 @@ const (
 type KeyOptions struct {
 	// Columns are the columns of the key, of atomic types. None may be null.
 	Columns []string
+	// Of gives the key of each table, in the place of Columns: nil for a table that has none, which is refused. It is asked
+	// when the table is made or opened, and later, by any goroutine. Default: all have the key Columns.
+	Of func(table string) []string
 	// SequenceBy are the columns that order the changes of a key, first the one that weighs most; none may be null. A
 	// change below the row that is there is dropped. Default: none, changes come in the order of their lane.
 	SequenceBy []string
@@ -85,7 +88,7 @@ func (o *TargetOptions) validate() error {
 		}
 		return errors.Join(faults...)
 	}
-	if len(k.Columns) == 0 {
+	if len(k.Columns) == 0 && k.Of == nil {
 		fault("key: found none, and mode %s tells rows apart by it; wanted at least one column", o.Mode)
 	}
 	if o.Mode == Mirror && len(k.SequenceBy) > 0 {
@@ -111,7 +114,13 @@ func (o *TargetOptions) validate() error {
 
 // checkKey finds columns of the key, and of the sequence, that a table would not have.
 func (o *TargetOptions) checkKey(table string, rows *delta.Schema) error {
-	columns := slices.Concat(o.Key.Columns, o.Key.SequenceBy)
+	key := o.keyOf(table)
+	if o.Mode.keyed() && len(key) == 0 {
+		return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: table,
+			Msg: fmt.Sprintf("the source knows no key of the table, and mode %s tells rows apart by it", o.Mode),
+			Fix: "give the table a primary key, leave it out, or use mode append"}
+	}
+	columns := slices.Concat(key, o.Key.SequenceBy)
 	if o.Dedupe != nil {
 		columns = o.Dedupe.columns()
 	}

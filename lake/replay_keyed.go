@@ -108,7 +108,7 @@ func (t *table) badReplays(b *freshet.Batch) map[int64]string {
 	if b.NumRows() == 0 {
 		return out
 	}
-	for i, list := range [][]string{t.a.opts.Key.Columns, t.a.opts.Key.SequenceBy} {
+	for i, list := range [][]string{t.key(), t.a.opts.Key.SequenceBy} {
 		for _, name := range list {
 			rows := map[int]string{}
 			if c := columnNamed(b.Rows.Schema(), name); c >= 0 {
@@ -127,7 +127,7 @@ func (t *table) idleImage(b *freshet.Batch, row int) bool {
 	if b.Kinds == nil || b.Kinds[row] != freshet.UpdatePreimage || row+1 == b.NumRows() {
 		return false
 	}
-	for _, name := range t.a.opts.Key.Columns {
+	for _, name := range t.key() {
 		c := b.Rows.Column(columnNamed(b.Rows.Schema(), name))
 		if !array.SliceEqual(c, int64(row), int64(row)+1, c, int64(row)+1, int64(row)+2) {
 			return false

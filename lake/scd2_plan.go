@@ -59,7 +59,7 @@ func newHistory(ctx context.Context, u *upsert) (*history, error) {
 // group gathers what came of each key, in the order of what orders it.
 func (h *history) group() error {
 	o := &h.t.a.opts.Key
-	key, sequence := h.rows.named(o.Columns), h.rows.named(o.SequenceBy)
+	key, sequence := h.rows.named(h.t.key()), h.rows.named(o.SequenceBy)
 	skip := make([]bool, len(h.rows.kinds))
 	for row := range skip {
 		null := func(c arrow.Array) bool { return c.IsNull(row) }
@@ -229,7 +229,7 @@ func newCells(u *upsert, stored arrow.RecordBatch) cells {
 			col.stored = columnNamed(stored.Schema(), f.Name)
 		}
 		_, ours := fillNamed(u.t.a.fills, f.Name)
-		col.tracked = !ours && !f.Generated() && !containsFold(o.Columns, f.Name) && !containsFold(o.SequenceBy, f.Name)
+		col.tracked = !ours && !f.Generated() && !containsFold(u.t.key(), f.Name) && !containsFold(o.SequenceBy, f.Name)
 		c.columns = append(c.columns, col)
 	}
 	return c

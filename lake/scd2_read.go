@@ -120,7 +120,7 @@ const mostSought = 100
 
 // lateKeys is a condition that the rows of these keys meet.
 func (h *history) lateKeys(late map[keyindex.Fingerprint]int) *expr.Expr {
-	key := h.rows.named(h.t.a.opts.Key.Columns)
+	key := h.rows.named(h.t.key())
 	var rows []int32
 	for _, i := range late {
 		rows = append(rows, h.said[i][0].by)
@@ -147,7 +147,7 @@ func (h *history) lateKeys(late map[keyindex.Fingerprint]int) *expr.Expr {
 // between is the condition that key columns are between the least and the greatest of these rows.
 func (h *history) between(rows []int32) *expr.Expr {
 	var all []*expr.Expr
-	for i, c := range h.rows.named(h.t.a.opts.Key.Columns) {
+	for i, c := range h.rows.named(h.t.key()) {
 		some := expr.Take(c, spansOf(slices.Sorted(slices.Values(rows))))
 		if low, high, ok := bounds(some); ok {
 			lo, okLo := expr.Literal(some, low)

@@ -117,7 +117,7 @@ func undecided(t *table, snap *delta.Snapshot, meta *delta.Metadata, rows *chang
 // collapse puts the changes of each key together.
 func (u *upsert) collapse() error {
 	o := &u.t.a.opts.Key
-	key := u.rows.named(o.Columns)
+	key := u.rows.named(u.t.key())
 	null := func(columns []arrow.Array, row int) bool {
 		return slices.ContainsFunc(columns, func(c arrow.Array) bool { return c.IsNull(row) })
 	}

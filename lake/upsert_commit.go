@@ -232,8 +232,8 @@ func (c *commit) quarantineKeys(ctx context.Context, u *upsert) error {
 // least and the greatest of ours.
 func (u *upsert) reads() *expr.Expr {
 	var all []*expr.Expr
-	columns := u.rows.named(u.t.a.opts.keyColumns())
-	for i, name := range u.t.a.opts.keyColumns() {
+	columns := u.rows.named(u.t.key())
+	for i, name := range u.t.key() {
 		c := columns[i]
 		low, high, ok := bounds(c)
 		if !ok {

@@ -101,7 +101,7 @@ func (u *upsert) tombstoneRows(all []tombstone) arrow.RecordBatch {
 		sequences = append(sequences, t.end[:u.index.sequence.width]...)
 	}
 	var columns []arrow.Array
-	for _, c := range u.rows.named(u.t.a.opts.Key.Columns) {
+	for _, c := range u.rows.named(u.t.key()) {
 		columns = append(columns, expr.Take(c, spansOf(rows)))
 	}
 	columns = append(columns, u.index.sequence.values(sequences)...)

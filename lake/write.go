@@ -103,7 +103,7 @@ func (t *table) gatherRows(ctx context.Context, b *freshet.Batch) error {
 		t.keyed = &gathered{}
 	}
 	rows := t.keyed.rows
-	key, sequence := t.a.opts.Key.Columns, t.a.opts.Key.SequenceBy
+	key, sequence := t.key(), t.a.opts.Key.SequenceBy
 	switch {
 	case t.a.opts.Dedupe != nil: // whatever a row tells of, it has its time
 		key, sequence = t.a.opts.Dedupe.columns(), nil

@@ -35,6 +35,9 @@ func (s *Source) Open(ctx context.Context, down freshet.Downstream) error {
 	if err != nil {
 		return err
 	}
+	for _, t := range tables {
+		s.keyed(&t.Table, t.PrimaryKey)
+	}
 	starts, err := s.resume(ctx, conn, tables)
 	if err != nil {
 		return err
@@ -53,6 +56,22 @@ func (s *Source) Open(ctx context.Context, down freshet.Downstream) error {
 	s.position = s.least()
 	s.confirmed.Store(uint64(s.position))
 	return nil
+}
+
+// keyed notes the key of a table.
+func (s *Source) keyed(t *Table, primary []string) {
+	key := make([]string, 0, len(primary))
+	for _, c := range primary {
+		key = append(key, columnName(c))
+	}
+	for _, c := range t.Columns {
+		if len(primary) == 0 && c.Key && t.Identity != IdentityFull {
+			key = append(key, columnName(c.Name))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys[s.o.Table(t.Schema, t.Name)] = key
 }
 
 // published returns the tables that are read, and makes the publication of them if there is none.
@@ -308,6 +327,32 @@ func (s *Source) learnTypes(ctx context.Context, t *Table) error {
 		}
 	}
 	return nil
+}
+
+// learnKey learns the key of a table that has appeared: from the catalog, which has the primary key, or, where that has the
+// table no longer, from what the log says.
+func (s *Source) learnKey(ctx context.Context, rel *pgoutput.Rel) error {
+	t := &Table{OID: rel.OID, Schema: rel.Schema, Name: rel.Name, Identity: Identity(rel.Identity)}
+	for _, c := range rel.Columns {
+		t.Columns = append(t.Columns, Column{Name: c.Name, Key: c.Key})
+	}
+	for {
+		conn, err := s.ask(ctx)
+		if err == nil {
+			var found []*catalogTable
+			if found, err = readTables(ctx, conn, []string{rel.Schema + "." + rel.Name}); err == nil {
+				var primary []string
+				if len(found) > 0 {
+					primary = found[0].PrimaryKey
+				}
+				s.keyed(t, primary)
+				return nil
+			}
+		}
+		if err := s.outage(ctx, "read the key of "+t.String(), err); err != nil {
+			return err
+		}
+	}
 }
 
 // ailing gives an error of the server a code.

@@ -51,7 +51,8 @@ type Source struct {
 	failures int // of connections, since something came
 
 	mu      sync.Mutex
-	durable map[string]int64 // what each table holds: the smallest is confirmed
+	durable map[string]int64    // what each table holds: the smallest is confirmed
+	keys    map[string][]string // the primary key of each table, by the name of the table that its rows go to
 }
 
 // NewSource returns a source of the database at the address, a URL or a list of KEY=VALUE as libpq has them. Errors: all
@@ -61,9 +62,18 @@ func NewSource(address string, o *Options) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{address: address, o: o.withDefaults(), feeds: map[string]*feed{}, byOID: map[uint32]*feed{},
-		durable: map[string]int64{}}
+		durable: map[string]int64{}, keys: map[string][]string{}}
 	s.types = newTypeMap(s.o.Types)
 	return s, nil
+}
+
+// Key is the key of the table that rows go to: the columns of the primary key in the source, or else of the index that is its
+// replica identity; nil: it has none, or is not read. It is known before Downstream hears of the table. Safe for concurrent
+// use.
+func (s *Source) Key(table string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys[table]
 }
 
 // Next returns the next batch. See freshet.Source.
@@ -237,6 +247,9 @@ func (s *Source) describe(ctx context.Context, rel *pgoutput.Rel) error {
 	}
 	f := s.feeds[rel.Schema+"."+rel.Name]
 	if f == nil {
+		if err := s.learnKey(ctx, rel); err != nil {
+			return err
+		}
 		var err error
 		if f, err = s.appear(ctx, rel.Schema, rel.Name, s.position); err != nil {
 			return err

@@ -62,18 +62,19 @@ func (m *mirror) source(t *testing.T, bounded bool) *Source {
 	return s
 }
 
-func (m *mirror) target(mode lake.Mode) freshet.Target {
+func (m *mirror) target(s *Source, mode lake.Mode) freshet.Target {
 	o := &lake.TargetOptions{Mode: mode}
 	if mode != lake.Append {
-		o.Key = lake.KeyOptions{Columns: []string{"id"}, IndexDir: m.index}
+		o.Key = lake.KeyOptions{Of: s.Key, IndexDir: m.index}
 	} else {
 		o.ChangeColumns = append(lake.ChangeColumns(), lake.ChangeTypeColumn)
 	}
 	return lake.NewTarget(m.open, "test.app", o)
 }
 
-func (m *mirror) pipeline(s freshet.Source, target freshet.Target) *freshet.Pipeline {
-	return &freshet.Pipeline{Name: "test", Source: s, Target: target, Options: freshet.Options{Every: 20 * time.Millisecond}}
+func (m *mirror) pipeline(s *Source, mode lake.Mode) *freshet.Pipeline {
+	return &freshet.Pipeline{Name: "test", Source: s, Target: m.target(s, mode),
+		Options: freshet.Options{Every: 20 * time.Millisecond}}
 }
 
 // catchUp runs until everything is there that the database has now.
@@ -81,7 +82,7 @@ func (m *mirror) catchUp(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if err := m.pipeline(m.source(t, true), m.target(lake.Mirror)).Run(ctx); err != nil {
+	if err := m.pipeline(m.source(t, true), lake.Mirror).Run(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if ctx.Err() != nil {
@@ -165,7 +166,7 @@ var mirrored = map[string][]string{
 }
 
 const mirroredDDL = `
-create table public.keyed (id bigint primary key, n bigint, v text);
+create table public.keyed (n bigint, id bigint primary key, v text);
 create table public.toast (id bigint primary key, n bigint, big text, v text);
 create table public.whole (id bigint primary key, n bigint, big text, v text);
 alter table public.toast alter big set storage external;
@@ -192,7 +193,7 @@ func churn(conn *pgconn.PgConn, rng *rand.Rand, share, transactions int) {
 	statement := func() string {
 		switch id := key(); rng.IntN(9) {
 		case 0, 1:
-			return fmt.Sprintf("insert into public.keyed values (%d, %d, %s) on conflict do nothing", id, rng.IntN(100), value())
+			return fmt.Sprintf("insert into public.keyed (id, n, v) values (%d, %d, %s) on conflict do nothing", id, rng.IntN(100), value())
 		case 2:
 			return fmt.Sprintf("insert into public.toast values (%d, 1, %s, 'v') on conflict (id) do update set n = toast.n + 1", id, value())
 		case 3:
@@ -208,7 +209,7 @@ func churn(conn *pgconn.PgConn, rng *rand.Rand, share, transactions int) {
 			return fmt.Sprintf("update public.%[1]s set id = -1 - %[2]d where id = %[2]d; update public.%[1]s set id = %[2]d "+
 				"where id = %[3]d; update public.%[1]s set id = %[3]d where id = -1 - %[2]d", table, id, other)
 		case 7:
-			return fmt.Sprintf("insert into public.keyed select g, 0, repeat(md5(g::text), 20) from generate_series(%d, %d) g "+
+			return fmt.Sprintf("insert into public.keyed (id, n, v) select g, 0, repeat(md5(g::text), 20) from generate_series(%d, %d) g "+
 				"on conflict (id) do update set n = keyed.n + 1", share*1000, share*1000+rng.IntN(400))
 		}
 		return fmt.Sprintf("update public.toast set big = %s where id = %d", value(), key())
@@ -267,7 +268,7 @@ func TestStream_CutAtRandom_TablesEqualTheSource(t *testing.T) {
 		for range 12 {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
-			go func() { done <- m.pipeline(m.source(t, false), m.target(lake.Mirror)).Run(ctx) }()
+			go func() { done <- m.pipeline(m.source(t, false), lake.Mirror).Run(ctx) }()
 			<-time.After(time.Duration(rng.IntN(300)) * time.Millisecond)
 			if rng.IntN(2) == 0 {
 				do(t, conn, "select pg_terminate_backend(pid) from pg_stat_replication where application_name = 'freshet' and state <> 'startup'")
