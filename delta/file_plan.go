@@ -206,16 +206,19 @@ func recordCount(stats string) (rows int64, ok bool) {
 
 // wideStats are the statistics of a file of so many rows once some are deleted.
 func wideStats(stats string, rows int64) string {
-	fields := map[string]json.RawMessage{}
-	if json.Unmarshal([]byte(stats), &fields) != nil || fields == nil {
-		fields = map[string]json.RawMessage{}
+	var parts statsParts
+	if text := []byte(stats); json.Valid(text) {
+		parts, _ = splitStats(text) // what is left out behind a count that is none is no loss
 	}
 	o := &objectWriter{}
 	o.int("numRecords", rows)
-	for _, key := range []string{"minValues", "maxValues", "nullCount"} {
-		if v, ok := fields[key]; ok {
-			o.key(key)
-			o.b = append(o.b, v...)
+	for _, p := range []struct {
+		key   string
+		value []byte
+	}{{"minValues", parts.min}, {"maxValues", parts.max}, {"nullCount", parts.nulls}} {
+		if p.value != nil {
+			o.key(p.key)
+			o.b = append(o.b, p.value...)
 		}
 	}
 	o.bool("tightBounds", false)

@@ -98,6 +98,12 @@ func (s *Snapshot) filesSinceCheckpoint() int {
 
 var errStop = errors.New("the caller wants no more")
 
+// Actions of a commit are held until its last one is known, as long as they are few, or not much larger than their text.
+const (
+	heldActions = 1 << 14
+	heldBytes   = 150 // of the log, for an action beyond heldActions
+)
+
 // yieldNewest yields the file actions of a piece of the log that no newer one speaks of; the last of a commit
 // counts.
 func yieldNewest(c logPiece, want kinds, seen *fileSet, yield func(Action, error) bool) error {
@@ -106,9 +112,38 @@ func yieldNewest(c logPiece, want kinds, seen *fileSet, yield func(Action, error
 		if err != nil {
 			return err
 		}
+		if len(actions) >= heldActions && len(actions) > len(c.data)/heldBytes {
+			actions = nil
+			return yieldLast(c, want, seen, yield)
+		}
 		actions = append(actions, a)
 	}
 	for _, a := range slices.Backward(actions) {
+		if seen.add(a.fileKey()) && a.kinds()&want != 0 && !yield(a, nil) {
+			return errStop
+		}
+	}
+	return nil
+}
+
+// yieldLast is yieldNewest for pieces of very many tiny actions: it reads them twice, and holds where each file comes last.
+func yieldLast(c logPiece, want kinds, seen *fileSet, yield func(Action, error) bool) error {
+	last, n := make(map[[2]uint64]int), 0
+	for a, err := range parseLog(c.key, c.data, kindFiles) {
+		if err != nil {
+			return err
+		}
+		last[seen.hash(a.fileKey())] = n
+		n++
+	}
+	n = -1
+	for a, err := range parseLog(c.key, c.data, want|kindFiles) {
+		if err != nil {
+			return err
+		}
+		if n++; last[seen.hash(a.fileKey())] != n {
+			continue
+		}
 		if seen.add(a.fileKey()) && a.kinds()&want != 0 && !yield(a, nil) {
 			return errStop
 		}

@@ -2,8 +2,10 @@ package delta
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"math"
 	"math/bits"
 	"strconv"
 	"unicode/utf16"
@@ -14,12 +16,12 @@ import (
 const packedBytes = 512
 
 // maxJSONDepth bounds how deep values of the log nest. What we read nests four deep; deeper values are only
-// skipped.
+// skipped. Schemas, which nest deeper, are checked first, see ParseSchema.
 const maxJSONDepth = 128
 
 var (
 	errJSONEnd   = errors.New("the JSON ends too early")
-	errJSONDepth = errors.New("the JSON nests deeper than 128 levels")
+	errJSONDepth = errors.New("the JSON nests too deep")
 	errJSONText  = errors.New("a string of the JSON is malformed")
 )
 
@@ -30,8 +32,12 @@ type jsonReader struct {
 	data  []byte
 	pos   int
 	depth int
+	most  int        // how deep values nest; 0: maxJSONDepth
 	texts textBlocks // of packed
 }
+
+// tooDeep reports whether a value nests deeper than is read.
+func (r *jsonReader) tooDeep(depth int) bool { return depth > cmp.Or(r.most, maxJSONDepth) }
 
 // peek returns the first byte of the next value or token, past white space; 0 at the end.
 func (r *jsonReader) peek() byte {
@@ -99,7 +105,7 @@ func (r *jsonReader) sequence(first, last byte, item func() error) error {
 	if err := r.expect(first); err != nil {
 		return err
 	}
-	if r.depth++; r.depth > maxJSONDepth {
+	if r.depth++; r.tooDeep(r.depth) {
 		return errJSONDepth
 	}
 	if r.peek() == last {
@@ -143,7 +149,7 @@ func (r *jsonReader) skip() error {
 			return errJSONEnd
 		case '{', '[':
 			r.pos++
-			if depth++; depth > maxJSONDepth {
+			if depth++; r.tooDeep(depth) {
 				return errJSONDepth
 			}
 		case '}', ']':
@@ -232,7 +238,16 @@ func (r *jsonReader) text() ([]byte, error) {
 	if err != nil || plain {
 		return body, err
 	}
-	return r.unescape(nil)
+	return r.unescape(make([]byte, 0, r.escaped()))
+}
+
+// escaped is how many bytes there are up to the quote that closes the string: what it says has no more.
+func (r *jsonReader) escaped() int {
+	i := nextMark(r.data, r.pos)
+	for i < len(r.data) && r.data[i] != '"' {
+		i = nextMark(r.data, i+2)
+	}
+	return min(i, len(r.data)) - r.pos
 }
 
 // plain consumes a string if it holds no escapes, else only the quote that opens it.
@@ -291,6 +306,14 @@ func (r *jsonReader) bool() (bool, error) {
 	return false, r.fail("true or false")
 }
 
+// boolOr consumes true, false or null, for which it returns what is told.
+func (r *jsonReader) boolOr(null bool) (bool, error) {
+	if r.null() {
+		return null, nil
+	}
+	return r.bool()
+}
+
 // int consumes an integer or null, which is 0. Integers beyond int64 and fractions are errors.
 func (r *jsonReader) int() (int64, error) {
 	if r.null() {
@@ -317,13 +340,26 @@ func (r *jsonReader) strings() ([]string, error) {
 	if r.null() {
 		return nil, nil
 	}
-	list := []string{}
-	err := r.array(func() error {
+	n, err := r.count()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]string, 0, n)
+	err = r.array(func() error {
 		s, err := r.str()
 		list = append(list, s)
 		return err
 	})
 	return list, err
+}
+
+// count returns how many elements the array has that comes next, and leaves it there: room for elements that are tiny as
+// JSON is then made once, and not twice as much of it.
+func (r *jsonReader) count() (n int, err error) {
+	at, depth := r.pos, r.depth
+	err = r.array(func() error { n++; return r.skip() })
+	r.pos, r.depth = at, depth
+	return n, err
 }
 
 // stringMap consumes an object of strings and nulls, or null. It returns nil when there is nothing in it.
@@ -345,7 +381,10 @@ func (r *jsonReader) stringMap() (m map[string]*string, err error) {
 
 // looseMap consumes an object, or null, for which it returns nil. Values that are no strings are kept as JSON
 // texts, nulls are left out.
-func (r *jsonReader) looseMap() (map[string]string, error) {
+func (r *jsonReader) looseMap() (map[string]string, error) { return r.looseFields(math.MaxInt) }
+
+// looseFields is looseMap that passes over what is there beyond so many fields.
+func (r *jsonReader) looseFields(most int) (map[string]string, error) {
 	if r.null() {
 		return nil, nil
 	}
@@ -353,6 +392,9 @@ func (r *jsonReader) looseMap() (map[string]string, error) {
 	err := r.object(func(key []byte) error {
 		if r.null() {
 			return nil
+		}
+		if len(m) >= most {
+			return r.skip()
 		}
 		v, err := r.loose()
 		m[string(key)] = v

@@ -181,8 +181,13 @@ func FuzzParseCommit(f *testing.F) {
 	f.Add([]byte(`{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["x"],"writerFeatures":[]}}`))
 	f.Add([]byte(`{"metaData":{"id":"\ud83d\ude00","schemaString":"{}","partitionColumns":["a"]}}{"txn":{"appId":"a"}}`))
 	f.Add([]byte(`{"remove":{"path":"a","deletionTimestamp":1}}{"cdc":{}}{"sidecar":{"path":"x"}}{"domainMetadata":{}}`))
+	for _, text := range hostileActions(4 << 10) {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		first, err := parseAll(string(data))
+		var first []Action
+		var err error
+		spend(t, len(data), func() { first, err = parseAll(string(data)) })
 		if err != nil {
 			return
 		}
@@ -204,10 +209,12 @@ func FuzzLastCheckpoint(f *testing.F) {
 	f.Add([]byte(`{"version":10,"size":7,"sizeInBytes":1,"numOfAddFiles":5,"checksum":"x","parts":3}`))
 	f.Add([]byte(`{"version":2,"v2Checkpoint":{"path":"a","nonFileActions":[{"protocol":{}}]},"tags":{"a":null}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if c, ok := parseLastCheckpoint(data); ok && c.Version < 0 {
-			t.Errorf("version %d", c.Version)
-		}
-		_, _ = checksumJSON(data)
+		spend(t, len(data), func() {
+			if c, ok := parseLastCheckpoint(data); ok && c.Version < 0 {
+				t.Errorf("version %d", c.Version)
+			}
+			_, _ = checksumJSON(data)
+		})
 	})
 }
 

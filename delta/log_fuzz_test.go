@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/freshet-io/freshet/store"
@@ -16,6 +17,11 @@ import (
 // goldenSeeds adds files of the tables that other engines wrote to the corpus, where these tables are at
 // hand.
 func goldenSeeds(f *testing.F, pattern string) {
+	goldenFiles(f, pattern, func(_ string, data []byte) { f.Add(data) })
+}
+
+// goldenFiles gives files of these tables, with their paths below the table, unless they are large.
+func goldenFiles(f *testing.F, pattern string, add func(path string, data []byte)) {
 	root := os.Getenv("FRESHET_TESTDATA")
 	if root == "" {
 		return
@@ -29,10 +35,25 @@ func goldenSeeds(f *testing.F, pattern string) {
 		if err != nil {
 			f.Fatal(err)
 		}
+		_, below, _ := strings.Cut(filepath.ToSlash(path[len(root)+1:]), "/delta/")
 		if len(data) < 32<<10 {
-			f.Add(data)
+			add(below, data)
 		}
 	}
+}
+
+// goldenAdds gives the add actions in the logs of these tables.
+func goldenAdds(f *testing.F, each func(*Add)) {
+	goldenFiles(f, "_delta_log/*.json", func(path string, data []byte) {
+		for a, err := range parseLog(path, data, kindAdd|kindStats) {
+			if err != nil {
+				break // there are damaged ones among them
+			}
+			if a.Add != nil {
+				each(a.Add)
+			}
+		}
+	})
 }
 
 // FuzzChecksum reads hostile .crc files. What was understood is written in a form that says the same.
@@ -45,7 +66,9 @@ func FuzzChecksum(f *testing.F) {
 		`"configuration":{"k":"v"}},"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["x"],` +
 		`"writerFeatures":["x"]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		sum, err := parseChecksum(data)
+		var sum *versionChecksum
+		var err error
+		spend(t, len(data), func() { sum, err = parseChecksum(data) })
 		if err != nil || sum.proto == nil || sum.meta == nil || sum.files == nil {
 			return
 		}
@@ -105,9 +128,7 @@ func FuzzCompacted(f *testing.F) {
 			t.Fatal(err)
 		}
 		if wellFormed(data) { // then it is believed, whatever it says
-			if table, err := Open(ctx, mine, nil); err == nil {
-				_, _ = table.Snapshot(ctx)
-			}
+			spend(t, len(data), func() { readAll(mine) })
 			return
 		}
 		if got := filesOf(t, mine); got != want {
@@ -142,13 +163,17 @@ func filesOf(t testing.TB, st store.Store) string {
 func FuzzFooterStats(f *testing.F) {
 	f.Add(smallCheckpoint(f, "uncompressed"))
 	f.Add(smallCheckpoint(f, "zstd"))
+	goldenSeeds(f, "*.parquet")
+	goldenSeeds(f, "*=*/*.parquet")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		st := store.NewMem()
 		if err := st.Put(context.Background(), "f", data); err != nil {
 			t.Fatal(err)
 		}
 		in := &parquetInput{object: store.Object{Key: "f", Size: int64(len(data))}}
-		if _, err := in.read(context.Background(), st, true); err != nil || in.stats == "" {
+		var err error
+		spend(t, len(data), func() { _, err = in.read(context.Background(), st, true) })
+		if err != nil || in.stats == "" {
 			return
 		}
 		if rows, ok := recordCount(in.stats); !json.Valid([]byte(in.stats)) || !ok && in.rows >= 0 || rows != in.rows && ok {

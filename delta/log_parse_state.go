@@ -193,10 +193,13 @@ func (r *jsonReader) looseInt() *int64 {
 	return nil
 }
 
-// looseObject consumes any value and returns its fields if it is an object.
+// maxProvenance is how many parameters, metrics or tags of a commit are kept; writers have some tens.
+const maxProvenance = 10_000
+
+// looseObject consumes any value and returns its fields, but for those beyond maxProvenance, if it is an object.
 func (r *jsonReader) looseObject() (map[string]string, error) {
 	if r.peek() == '{' {
-		return r.looseMap()
+		return r.looseFields(maxProvenance)
 	}
 	return nil, r.skip()
 }

@@ -70,7 +70,9 @@ func FuzzPartitionValue(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, text string) {
 		typ := types[int(kind)%len(types)]
-		arr, err := partitionArray(typ, &text, 3)
+		var arr arrow.Array
+		var err error
+		spend(t, len(text), func() { arr, err = partitionArray(typ, &text, 3) })
 		if err != nil {
 			return
 		}
@@ -91,24 +93,36 @@ func FuzzPartitionPath(f *testing.F) {
 	f.Add("p", "a:b", "file:///x%2")
 	f.Add("a=b/c", "%41 \x00\x7f\xffü{}^", "p=a%253Ab/part-0.parquet")
 	f.Add("day", "__HIVE_DEFAULT_PARTITION__", "file:/x")
-	f.Fuzz(func(t *testing.T, name, value, text string) {
-		if key := decodePath(text); decodePath(encodePath(key)) != key {
-			t.Errorf("the key %q is encoded as %q, which decodes to %q", key, encodePath(key), decodePath(encodePath(key)))
-		}
-		if path := canonicalPath(text); strings.HasPrefix(path, "/") && canonicalPath("file://"+encodePath(path)) !=
-			"/"+strings.TrimLeft(path, "/") {
-			t.Errorf("%q and its URI are not the same file", path)
-		}
-		folder := partitionFolder([]string{name}, []*string{&value})
-		column, escaped, _ := strings.Cut(folder, "=")
-		if strings.Contains(folder, "/") || unescapeHive(column) != name ||
-			value != "" && unescapeHive(escaped) != value || value == "" && escaped != nullPartition {
-			t.Errorf("%q = %q becomes the folder %q", name, value, folder)
-		}
-		if stored := decodePath(encodePath(folder)); stored != folder {
-			t.Errorf("the folder %q is found at %q", folder, stored)
+	f.Add("p", strings.Repeat("%25", 2000), strings.Repeat("/%2F", 2000))
+	goldenAdds(f, func(a *Add) {
+		for name, value := range a.PartitionValues {
+			if value != nil {
+				f.Add(name, *value, a.Path)
+			}
 		}
 	})
+	f.Fuzz(func(t *testing.T, name, value, text string) {
+		spend(t, len(name)+len(value)+len(text), func() { fuzzPartitionPath(t, name, value, text) })
+	})
+}
+
+func fuzzPartitionPath(t *testing.T, name, value, text string) {
+	if key := decodePath(text); decodePath(encodePath(key)) != key {
+		t.Errorf("the key %q is encoded as %q, which decodes to %q", key, encodePath(key), decodePath(encodePath(key)))
+	}
+	if path := canonicalPath(text); strings.HasPrefix(path, "/") && canonicalPath("file://"+encodePath(path)) !=
+		"/"+strings.TrimLeft(path, "/") {
+		t.Errorf("%q and its URI are not the same file", path)
+	}
+	folder := partitionFolder([]string{name}, []*string{&value})
+	column, escaped, _ := strings.Cut(folder, "=")
+	if strings.Contains(folder, "/") || unescapeHive(column) != name ||
+		value != "" && unescapeHive(escaped) != value || value == "" && escaped != nullPartition {
+		t.Errorf("%q = %q becomes the folder %q", name, value, folder)
+	}
+	if stored := decodePath(encodePath(folder)); stored != folder {
+		t.Errorf("the folder %q is found at %q", folder, stored)
+	}
 }
 
 func isNaN(arr arrow.Array) bool {

@@ -92,13 +92,9 @@ func FuzzDeletionVector(f *testing.F) {
 	f.Add(vectorOf(f, runs.ToArray()...))
 	goldenVectors(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		rows, err := parseVector(data)
-		runtime.ReadMemStats(&after)
-		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+10*len(data)); took > most {
-			t.Fatalf("%d bytes took %d of memory", len(data), took)
-		}
+		var rows *roaring64.Bitmap
+		var err error
+		spend(t, len(data), func() { rows, err = parseVector(data) })
 		if err != nil {
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,10 +14,18 @@ import (
 // maxSchemaDepth bounds how deep types nest; parsing is quadratic in it.
 const maxSchemaDepth = 100
 
+// maxSchemaJSON is how deep the JSON of a schema nests: a struct is an object that has a list of objects.
+const maxSchemaJSON = 3*maxSchemaDepth + maxJSONDepth
+
 // ParseSchema parses the JSON form of a schema. Metadata of fields is kept as it stands. Names are not checked, since
 // a table with column mapping may have any. Spec: "Schema Serialization Format".
 func ParseSchema(text string) (*Schema, error) {
-	t, err := parseType(json.RawMessage(text), "", 0)
+	data := []byte(text)
+	if !json.Valid(data) {
+		var v any
+		return nil, fmt.Errorf("parse schema: %w", json.Unmarshal(data, &v))
+	}
+	t, err := parseType(data, "", 0)
 	if err != nil {
 		return nil, fmt.Errorf("parse schema: %w", err)
 	}
@@ -27,89 +36,147 @@ func ParseSchema(text string) (*Schema, error) {
 	return &Schema{Fields: s.Fields}, nil
 }
 
-type fieldJSON struct {
-	Name     *string         `json:"name"`
-	Type     json.RawMessage `json:"type"`
-	Nullable *bool           `json:"nullable"`
-	Metadata json.RawMessage `json:"metadata"`
-}
-
+// typeJSON is a type that has parts, each as JSON; nil: it is not there.
 type typeJSON struct {
-	Type              string          `json:"type"`
-	Fields            []fieldJSON     `json:"fields"`
-	ElementType       json.RawMessage `json:"elementType"`
-	ContainsNull      *bool           `json:"containsNull"`
-	KeyType           json.RawMessage `json:"keyType"`
-	ValueType         json.RawMessage `json:"valueType"`
-	ValueContainsNull *bool           `json:"valueContainsNull"`
+	kind                            string
+	fields, element, key, value     []byte
+	containsNull, valueContainsNull bool
 }
 
-func parseType(raw json.RawMessage, path string, depth int) (Type, error) {
+func (t *typeJSON) parse(raw []byte) error {
+	t.containsNull, t.valueContainsNull = true, true
+	r := &jsonReader{data: raw, most: maxSchemaJSON}
+	return r.object(func(key []byte) (err error) {
+		switch string(key) {
+		case "type":
+			t.kind, err = r.str()
+		case "fields":
+			t.fields, err = r.raw()
+		case "elementType":
+			t.element, err = r.raw()
+		case "containsNull":
+			t.containsNull, err = r.boolOr(true)
+		case "keyType":
+			t.key, err = r.raw()
+		case "valueType":
+			t.value, err = r.raw()
+		case "valueContainsNull":
+			t.valueContainsNull, err = r.boolOr(true)
+		default:
+			err = r.skip()
+		}
+		return err
+	})
+}
+
+func parseType(raw []byte, path string, depth int) (Type, error) {
 	if depth > maxSchemaDepth {
 		return nil, fmt.Errorf("column %q: types nest deeper than %d", path, maxSchemaDepth)
 	}
-	raw = bytes.TrimSpace(raw)
-	if len(raw) == 0 {
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 {
 		return nil, fmt.Errorf("column %q: no type", path)
 	}
 	if raw[0] == '"' {
-		var name string
-		if err := json.Unmarshal(raw, &name); err != nil {
+		name, err := (&jsonReader{data: raw}).str()
+		if err != nil {
 			return nil, fmt.Errorf("column %q: %w", path, err)
 		}
 		return parsePrimitive(name, path)
 	}
 	var t typeJSON
-	if err := json.Unmarshal(raw, &t); err != nil {
+	if err := t.parse(raw); err != nil {
 		return nil, fmt.Errorf("column %q: %w", path, err)
 	}
-	switch t.Type {
+	switch t.kind {
 	case "struct":
-		return parseStruct(t.Fields, path, depth)
+		return parseStruct(t.fields, path, depth)
 	case "array":
-		element, err := parseType(t.ElementType, columnPath(path, "element"), depth+1)
+		element, err := parseType(t.element, columnPath(path, "element"), depth+1)
 		if err != nil {
 			return nil, err
 		}
-		return &Array{Element: element, ContainsNull: t.ContainsNull == nil || *t.ContainsNull}, nil
+		return &Array{Element: element, ContainsNull: t.containsNull}, nil
 	case "map":
-		key, err := parseType(t.KeyType, columnPath(path, "key"), depth+1)
+		key, err := parseType(t.key, columnPath(path, "key"), depth+1)
 		if err != nil {
 			return nil, err
 		}
-		value, err := parseType(t.ValueType, columnPath(path, "value"), depth+1)
+		value, err := parseType(t.value, columnPath(path, "value"), depth+1)
 		if err != nil {
 			return nil, err
 		}
-		return &Map{Key: key, Value: value, ValueContainsNull: t.ValueContainsNull == nil || *t.ValueContainsNull}, nil
+		return &Map{Key: key, Value: value, ValueContainsNull: t.valueContainsNull}, nil
 	}
-	return nil, fmt.Errorf("column %q: the type %q is not supported", path, t.Type)
+	return nil, fmt.Errorf("column %q: the type %q is not supported", path, t.kind)
 }
 
-func parseStruct(fields []fieldJSON, path string, depth int) (Type, error) {
-	s := &Struct{Fields: make([]Field, 0, len(fields))}
-	for _, f := range fields {
-		if f.Name == nil {
-			return nil, fmt.Errorf("column %q: a field has no name", path)
-		}
-		t, err := parseType(f.Type, columnPath(path, *f.Name), depth+1)
-		if err != nil {
-			return nil, err
-		}
-		field := Field{Name: *f.Name, Type: t, Nullable: f.Nullable == nil || *f.Nullable}
-		if m := bytes.TrimSpace(f.Metadata); len(m) > 0 && string(m) != "{}" && string(m) != "null" {
-			field.Metadata = bytes.Clone(m)
-		}
-		s.Fields = append(s.Fields, field)
+// parseStruct parses a list of fields, one after another: of many that are none the first is an error.
+func parseStruct(fields []byte, path string, depth int) (Type, error) {
+	if fields == nil {
+		return &Struct{Fields: []Field{}}, nil
+	}
+	r := &jsonReader{data: fields, most: maxSchemaJSON}
+	n, err := r.count()
+	if err != nil {
+		return nil, fmt.Errorf("column %q: its fields: %w", path, err)
+	}
+	s := &Struct{Fields: make([]Field, 0, min(n, len(fields)/leastField))}
+	err = r.array(func() error {
+		f, err := parseField(r, path, depth)
+		s.Fields = append(s.Fields, f)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
+// leastField is how many bytes the JSON of a field has at least.
+const leastField = len(`{"name":"","type":"byte"}`)
+
+// parseField consumes a field of the struct at the path.
+func parseField(r *jsonReader, path string, depth int) (f Field, err error) {
+	var raw, meta []byte
+	named := false
+	f.Nullable = true
+	err = r.object(func(key []byte) (err error) {
+		switch string(key) {
+		case "name":
+			named = r.peek() == '"'
+			f.Name, err = r.str()
+		case "type":
+			raw, err = r.raw()
+		case "nullable":
+			f.Nullable, err = r.boolOr(true)
+		case "metadata":
+			meta, err = r.raw()
+		default:
+			err = r.skip()
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return f, fmt.Errorf("column %q: a field of it: %w", path, err)
+	case !named:
+		return f, fmt.Errorf("column %q: a field has no name", path)
+	}
+	if f.Type, err = parseType(raw, columnPath(path, f.Name), depth+1); err != nil {
+		return f, err
+	}
+	if m := bytes.TrimSpace(meta); len(m) > 0 && string(m) != "{}" && string(m) != "null" {
+		f.Metadata = bytes.Clone(m)
+	}
+	return f, nil
+}
+
+var primitives = []Primitive{Byte, Short, Integer, Long, Float, Double, Boolean, String, Binary, Date, Timestamp, TimestampNTZ,
+	Void, Variant}
+
 func parsePrimitive(name, path string) (Type, error) {
-	switch p := Primitive(name); p {
-	case Byte, Short, Integer, Long, Float, Double, Boolean, String, Binary, Date, Timestamp, TimestampNTZ, Void,
-		Variant:
-		return p, nil
+	if at := slices.Index(primitives, Primitive(name)); at >= 0 {
+		return primitives[at], nil // one text for all
 	}
 	switch {
 	case name == "timestampWithoutTimezone": // what previews of timestamp_ntz wrote

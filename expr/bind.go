@@ -14,7 +14,7 @@ import (
 // Bind settles columns and types for batches of this schema, of any of Arrow's layouts: a column takes part with its
 // DenseType. A name is looked up as written, then ignoring case. Errors: *Error of kind BadType or UnknownColumn.
 func (e *Expr) Bind(schema *arrow.Schema) (*Bound, error) {
-	b := &binder{schema: schema}
+	b := &binder{schema: schema, fields: schema.Fields()}
 	root, err := b.bind(e.root)
 	if err != nil {
 		return nil, err
@@ -44,6 +44,7 @@ func (e *Expr) BindCondition(schema *arrow.Schema) (*Bound, error) {
 type binder struct {
 	spark   bool // the expression is in Spark's SQL
 	schema  *arrow.Schema
+	fields  []arrow.Field // of the schema, which copies them each time
 	columns []int
 	shared  int
 }
@@ -204,7 +205,7 @@ func (b *binder) name(s *name) (node, error) {
 	if n := specialName(s); n != nil && len(b.schema.FieldIndices(s.parts[0])) == 0 {
 		return n, nil
 	}
-	i, err := findField(s.place, s.parts[0], b.schema.Fields(), "column")
+	i, err := findField(s.place, s.parts[0], b.fields, "column")
 	if err != nil {
 		return nil, err
 	}
