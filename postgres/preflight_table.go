@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// checkTables looks at what the log will tell of each table.
+func (f *facts) checkTables(o *Options) (found []Finding) {
+	for _, t := range f.tables {
+		object := "table " + t.String()
+		if t.Persistence == 'u' {
+			found = append(found, Finding{Blocks, object, "found it UNLOGGED, wanted its changes in the log",
+				"ALTER TABLE " + t.quoted() + " SET LOGGED;"})
+		}
+		found = append(found, f.checkIdentity(t, object)...)
+		if names := f.unsentGenerated(t); len(names) > 0 {
+			found = append(found, Finding{Notes, object, "the log does not send its generated columns: " +
+				strings.Join(names, ", ") + "; they are left out", ""})
+		}
+		if _, err := f.types.schema(&t.Table); err != nil {
+			found = append(found, Finding{Blocks, object, err.Error(), ""})
+		}
+		if name := o.Table(t.Schema, t.Name); strings.ContainsAny(name, "/\\") {
+			found = append(found, Finding{Blocks, object, fmt.Sprintf("found the name %q for its table in Delta, wanted one "+
+				"that can be a folder's", name), ""})
+		}
+	}
+	return found
+}
+
+// checkIdentity looks at what the log says of rows that are updated or deleted. While a table that publishes updates has no
+// identity, the server refuses them to everyone. Source: "Publication".
+func (f *facts) checkIdentity(t *catalogTable, object string) []Finding {
+	keyed := slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Key })
+	switch {
+	case t.Identity == IdentityFull && len(t.PrimaryKey) == 0:
+		return []Finding{{Notes, object, "found no primary key: rows are told apart by all of their columns", ""}}
+	case keyed:
+		return nil
+	case len(t.PrimaryKey) > 0:
+		return []Finding{{Blocks, object, "found REPLICA IDENTITY NOTHING, wanted the primary key: while the table is " +
+			"published, the server refuses updates and deletes of applications",
+			"ALTER TABLE " + t.quoted() + " REPLICA IDENTITY DEFAULT;"}}
+	}
+	return []Finding{{Blocks, object, "found neither a primary key nor another replica identity: while the table is published, " +
+		"the server refuses updates and deletes of applications", "ALTER TABLE " + t.quoted() + " REPLICA IDENTITY FULL;"}}
+}
+
+// unsentGenerated are the generated columns that the publication does not send.
+func (f *facts) unsentGenerated(t *catalogTable) (names []string) {
+	if f.publication != nil && f.publication.Generated {
+		return nil
+	}
+	for _, c := range t.Columns {
+		if c.Generated {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// checkValues lists the columns whose values do not all arrive as they are.
+func (f *facts) checkValues() (found []Finding) {
+	for _, t := range f.tables {
+		for i := range t.Columns {
+			c := &t.Columns[i]
+			to := f.types.columnType(&t.Table, c)
+			loss := f.types.loss(c.Type, c.Modifier, to, 0)
+			if name := columnName(c.Name); name != c.Name {
+				loss = append(loss, fmt.Sprintf("the column is called %s, since Delta has no such names", name))
+			}
+			if len(loss) > 0 {
+				found = append(found, Finding{Notes, fmt.Sprintf("column %s.%s", &t.Table, c.Name),
+					fmt.Sprintf("%s becomes %s: %s", f.types.describe(c.Type, c.Modifier), to, strings.Join(loss, "; ")), ""})
+			}
+		}
+	}
+	return found
+}
+
+// loss says which values of a type change on their way into a column of a type of Delta; nil: none.
+func (t *typeMap) loss(oid uint32, modifier int32, to arrow.DataType, depth int) []string {
+	p, modifier := t.resolve(oid, modifier)
+	becomes := "become null"
+	if t.choices.Beyond == BeyondReject {
+		becomes = "go to quarantine"
+	}
+	if _, text := to.(*arrow.StringType); text {
+		if p.kind == kindPadded {
+			return []string{"blanks at the end are left out"}
+		}
+		return nil
+	}
+	switch p.kind {
+	case kindNumeric:
+		if to.ID() == arrow.FLOAT64 {
+			return []string{"numbers are rounded to 15 to 17 digits"}
+		}
+		if _, _, has := precision(modifier); !has {
+			return []string{fmt.Sprintf("NaN, Infinity and numbers of more digits %s", becomes)}
+		}
+		return []string{"NaN " + strings.Replace(becomes, "become", "becomes", 1)}
+	case kindDate, kindStamp, kindInstant:
+		return []string{fmt.Sprintf("infinity and what is not in the years 1 to 9999 %s", becomes)}
+	case kindArray:
+		loss := []string{fmt.Sprintf("arrays of several dimensions, or whose first index is not 1, %s", becomes)}
+		if list, is := to.(*arrow.ListType); is && depth < maxNested {
+			loss = append(loss, t.loss(p.of, modifier, list.Elem(), depth+1)...)
+		}
+		return loss
+	case kindStruct:
+		s, is := to.(*arrow.StructType)
+		if !is || depth >= maxNested {
+			return nil
+		}
+		var loss []string
+		for _, a := range p.fields {
+			if f, there := s.FieldByName(a.Name); there {
+				loss = append(loss, t.loss(a.Type, a.Modifier, f.Type, depth+1)...)
+			}
+		}
+		return slices.Compact(loss)
+	}
+	return nil
+}
