@@ -271,6 +271,7 @@ func (r *rowIndex) readCommits(ctx context.Context, snap *delta.Snapshot, c *ind
 	var fresh []delta.Add
 	for path, f := range touched {
 		r.files.drop(path)
+		c.gone = c.gone || f.add == nil || c.Has(path)
 		switch {
 		case f.add == nil:
 			c.moved = c.moved || f.data && c.Has(path)
@@ -351,7 +352,7 @@ func (r *rowIndex) addRows(c *indexChange, path string, rows delta.FileRows) err
 			Msg: "a row of the table has no key, in " + path, Err: err,
 			Fix: "delete the row or give it a key; the columns of a key must not be null"}
 	}
-	orders, err := r.orders(keys, rows.Batch.Columns()[r.keys:])
+	orders, err := r.orders(c, keys, rows.Batch.Columns()[r.keys:])
 	if err != nil {
 		return err
 	}
@@ -367,14 +368,16 @@ func (r *rowIndex) addRows(c *indexChange, path string, rows delta.FileRows) err
 // orders are those of rows that are read from the table, one after another; nil where nothing orders changes. Where a row
 // came from, which tells it from others of its sequence, is known as long as the index has the key with this sequence: so
 // it outlasts that files are rewritten.
-func (r *rowIndex) orders(keys []keyindex.Fingerprint, sequence []arrow.Array) ([]byte, error) {
+func (r *rowIndex) orders(c *indexChange, keys []keyindex.Fingerprint, sequence []arrow.Array) ([]byte, error) {
 	if r.sequence == nil {
 		return nil, nil
 	}
 	w, all := r.sequence.width, r.identity.SequenceBytes
 	at, orders := make([]keyindex.Position, len(keys)), make([]byte, len(keys)*all)
-	if err := r.x.Lookup(keys, at, orders); err != nil {
-		return nil, err
+	if c.gone { // else they are new
+		if err := r.x.Lookup(keys, at, orders); err != nil {
+			return nil, err
+		}
 	}
 	for i, seq := range slices.Collect(slices.Chunk(r.sequence.append(nil, sequence, len(keys)), w)) {
 		mine := orders[i*all : (i+1)*all]

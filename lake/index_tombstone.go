@@ -19,6 +19,7 @@ type indexChange struct {
 	files map[string]bool               // that go
 	keys  map[keyindex.Fingerprint]bool // whose rows go and come nowhere else, and that were not buried either
 	moved bool                          // whole files of rows go, and nobody says which of them come elsewhere
+	gone  bool                          // rows left their places, so that those that come may be the same
 }
 
 func (r *rowIndex) begin(version int64) (*indexChange, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -115,6 +116,7 @@ func BenchmarkIndex(b *testing.B) {
 		b.Logf("run of %d entries, %.2f bytes each, filter %t",
 			r.Entries, float64(r.SizeBytes)/float64(r.Entries), r.Filtered)
 	}
+	debug.FreeOSMemory() // what building it held
 	most := min(n/10, 1_000_000)
 	l := &looker{x: x, keys: make([]keyindex.Fingerprint, 0, most), found: make([]keyindex.Position, most)}
 	for range 3 { // the pages of the files come into the page table

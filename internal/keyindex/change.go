@@ -279,7 +279,8 @@ func (c *Change) writeRun(ctx context.Context) (runInfo, Committed, error) {
 		return runInfo{}, done, nil
 	}
 	x := c.x
-	w, err := newRunWriter(x.dir, c.base.index, x.takeRunID(), c.sorter.count, x.identity.SequenceBytes)
+	w, err := newRunWriter(x.dir, c.base.index, x.takeRunID(), c.sorter.count, newPlace(c.sorter.file, c.sorter.row),
+		x.identity.SequenceBytes)
 	if err != nil {
 		return runInfo{}, done, err
 	}

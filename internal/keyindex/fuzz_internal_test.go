@@ -39,7 +39,7 @@ func FuzzManifest(f *testing.F) {
 func FuzzRun(f *testing.F) {
 	keys := []Fingerprint{{1, 2}, {1 << 63, 5}, {1<<63 + 1, 9}, {1<<64 - 1, 3}}
 	dir := f.TempDir()
-	w, err := newRunWriter(dir, 7, 1, uint64(len(keys)), 2)
+	w, err := newRunWriter(dir, 7, 1, uint64(len(keys)), newPlace(1, int64(len(keys))), 2)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -98,11 +98,17 @@ func lookAt(t *testing.T, r *run, keys []Fingerprint) {
 func FuzzLayout(f *testing.F) {
 	f.Add(uint64(1), uint64(2), uint64(100), int64(5), uint32(1), []byte("ab"))
 	f.Add(uint64(1)<<63, uint64(0), uint64(1)<<32-1, int64(maxRow), uint32(1)<<31, []byte{})
+	f.Add(uint64(3), uint64(4), uint64(1000), int64(256), uint32(Tombstone), []byte("a"))
+	f.Add(uint64(3), uint64(4), uint64(1000), int64(255), uint32(255), []byte("a"))
 	f.Fuzz(func(t *testing.T, hi, lo, entries uint64, row int64, id uint32, seq []byte) {
 		if len(seq) > MaxSequenceBytes || entries > maxEntries || row < 0 || row > maxRow {
 			t.Skip()
 		}
-		l := newLayout(entries, len(seq))
+		p := newPlace(0, row)
+		if FileID(id) != Tombstone {
+			p = newPlace(FileID(id), row)
+		}
+		l := newLayout(entries, p, len(seq))
 		fp, at := Fingerprint{hi, lo}, Position{FileID(id), row}
 		rec := l.append(nil, fp, at, seq)
 		got := Fingerprint{l.prefix(l.bucketOf(hi)) | l.recordHi(rec), l.recordLo(rec)}

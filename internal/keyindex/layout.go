@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"math/bits"
 )
 
 // A run is a file of
@@ -16,28 +17,42 @@ import (
 //
 // and a record is
 //
-//	fingerprint without its first drop bytes, big-endian | file 4 | row 5 | sequence
+//	fingerprint without its first drop bytes, big-endian | file 1-4 | row 1-5 | sequence
 //
 // A bucket holds the records whose fingerprints start with the same bits; it is what a look-up reads and
 // checks, and its number makes the bytes that are left out. Its checksum starts from the run's salt and that
 // number, so that no bucket passes for another one, and no zeroed block for an empty bucket. Where a bucket
 // lies follows from the directory, which needs no checksum of its own: one that lies leads to bytes that do
-// not have theirs. Numbers are little-endian but for fingerprints.
+// not have theirs. File and row take as many bytes as the run's largest ones need; a file of nothing but ones is
+// Tombstone. Numbers are little-endian but for fingerprints.
 type layout struct {
 	bits  uint // of a fingerprint that tell the bucket
 	drop  uint // leading bytes of it that are not stored
+	place      // of a position
 	seq   int  // bytes of a sequence
 	width int  // bytes of a record
 }
 
+// place is how many bytes a file and a row take.
+type place struct{ file, row int }
+
+// newPlace is the smallest that holds files, but for Tombstone, and rows up to these.
+func newPlace(file FileID, row int64) place {
+	return place{(bits.Len64(uint64(file)+1) + 7) / 8, max((bits.Len64(uint64(row))+7)/8, 1)}
+}
+
+// with is the smallest that holds what either does.
+func (p place) with(o place) place { return place{max(p.file, o.file), max(p.row, o.row)} }
+
 const (
-	dirEntry    = 4
-	bucketHead  = 4
-	footerSize  = 64
-	runMagic    = "FRKRUN01"
-	positionLen = 4 + 5 // file, row
-	maxEntries  = math.MaxUint32
-	maxBits     = 32
+	dirEntry     = 4
+	bucketHead   = 4
+	footerSize   = 64
+	runMagic     = "FRKRUN02"
+	maxEntries   = math.MaxUint32
+	maxBits      = 32
+	maxFileBytes = 4
+	maxRowBytes  = 5
 )
 
 // bucketEntries is the most entries that a bucket has on average: more take longer to read and to check.
@@ -45,10 +60,10 @@ const bucketEntries = 16
 
 // newLayout is the smallest layout of a run of so many entries. More bits make smaller buckets and a larger
 // directory, and each eighth spares a byte of every record.
-func newLayout(entries uint64, seq int) layout {
+func newLayout(entries uint64, p place, seq int) layout {
 	var best layout
 	for bits := uint(0); bits <= maxBits; bits++ {
-		l := layoutOf(bits, seq)
+		l := layoutOf(bits, p, seq)
 		if entries > l.buckets()*bucketEntries {
 			continue
 		}
@@ -59,9 +74,9 @@ func newLayout(entries uint64, seq int) layout {
 	return best
 }
 
-func layoutOf(bits uint, seq int) layout {
+func layoutOf(bits uint, p place, seq int) layout {
 	drop := bits / 8
-	return layout{bits: bits, drop: drop, seq: seq, width: 16 - int(drop) + positionLen + seq}
+	return layout{bits: bits, drop: drop, place: p, seq: seq, width: 16 - int(drop) + p.file + p.row + seq}
 }
 
 func (l *layout) dataSize(entries uint64) uint64 {
@@ -86,8 +101,25 @@ func (l *layout) recordLo(rec []byte) uint64 { return binary.BigEndian.Uint64(re
 // position is what a record says of where the row lies.
 func (l *layout) position(rec []byte) Position {
 	p := rec[16-l.drop:]
-	return Position{FileID(binary.LittleEndian.Uint32(p)),
-		int64(binary.LittleEndian.Uint32(p[4:])) | int64(p[8])<<32}
+	file := FileID(littleEndian(p[:l.file]))
+	if file == Tombstone>>(8*(maxFileBytes-l.file)) {
+		file = Tombstone
+	}
+	return Position{file, int64(littleEndian(p[l.file : l.file+l.row]))}
+}
+
+// littleEndian is a number of any length.
+func littleEndian(b []byte) (v uint64) {
+	for i, x := range b {
+		v |= uint64(x) << (8 * i)
+	}
+	return v
+}
+
+func appendLittleEndian(dst []byte, v uint64, length int) []byte {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], v)
+	return append(dst, b[:length]...)
 }
 
 func (l *layout) sequence(rec []byte) []byte { return rec[l.width-l.seq : l.width] }
@@ -98,9 +130,8 @@ func (l *layout) append(dst []byte, fp Fingerprint, at Position, seq []byte) []b
 	binary.BigEndian.PutUint64(tail[:8], fp.Hi)
 	binary.BigEndian.PutUint64(tail[8:], fp.Lo)
 	dst = append(dst, tail[l.drop:]...)
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(at.File))
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(at.Row))
-	return append(append(dst, byte(at.Row>>32)), seq...)
+	dst = appendLittleEndian(dst, uint64(at.File), l.file)
+	return append(appendLittleEndian(dst, uint64(at.Row), l.row), seq...)
 }
 
 // salt is what the checksums of a run's buckets start from.
@@ -116,12 +147,13 @@ func bucketSum(salt uint32, bucket uint64, records []byte) uint32 {
 // footer ends a run:
 //
 //	magic 8 | index 8 | run 8 | entries 8 | bytes of the filter 8 | CRC-32C of the filter 4 | bits 1 |
-//	bytes of a sequence 1 | zero 14 | CRC-32C of the footer so far 4
+//	bytes of a sequence 1, a file 1, a row 1 | zero 12 | CRC-32C of the footer so far 4
 type footer struct {
 	index, run      uint64
 	entries, filter uint64
 	filterSum       uint32
 	bits, seq       byte
+	file, row       byte
 }
 
 func (f *footer) encode() []byte {
@@ -130,7 +162,7 @@ func (f *footer) encode() []byte {
 	for _, v := range []uint64{f.index, f.run, f.entries, f.filter} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
-	b = append(binary.LittleEndian.AppendUint32(b, f.filterSum), f.bits, f.seq)
+	b = append(binary.LittleEndian.AppendUint32(b, f.filterSum), f.bits, f.seq, f.file, f.row)
 	b = b[:footerSize-4]
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
@@ -150,11 +182,11 @@ func decodeFooter(b []byte) (*footer, layout, error) {
 	}
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8+8*i:]) }
 	f := &footer{index: word(0), run: word(1), entries: word(2), filter: word(3),
-		filterSum: binary.LittleEndian.Uint32(b[40:]), bits: b[44], seq: b[45]}
+		filterSum: binary.LittleEndian.Uint32(b[40:]), bits: b[44], seq: b[45], file: b[46], row: b[47]}
 	if f.entries > maxEntries || f.filter > filterMax || f.filter%8 > 0 || f.bits > maxBits ||
-		f.seq > MaxSequenceBytes {
-		return nil, layout{}, fmt.Errorf("its footer tells of %d entries, a filter of %d, %d bits, sequences of %d",
-			f.entries, f.filter, f.bits, f.seq)
+		f.seq > MaxSequenceBytes || f.file < 1 || f.file > maxFileBytes || f.row < 1 || f.row > maxRowBytes {
+		return nil, layout{}, fmt.Errorf("its footer tells of %d entries, a filter of %d, %d bits, sequences of %d, "+
+			"files of %d, rows of %d", f.entries, f.filter, f.bits, f.seq, f.file, f.row)
 	}
-	return f, layoutOf(uint(f.bits), int(f.seq)), nil
+	return f, layoutOf(uint(f.bits), place{int(f.file), int(f.row)}, int(f.seq)), nil
 }

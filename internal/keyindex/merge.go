@@ -148,10 +148,11 @@ func (x *Index) merge(ctx context.Context, s *state, n int) error {
 // position is kept, as long as an older run may hold a position of the same key.
 func (x *Index) writeMerged(ctx context.Context, s *state, n int) (runInfo, error) {
 	var most uint64
+	var p place
 	for _, r := range s.runs[:n] {
-		most += r.entries
+		most, p = most+r.entries, p.with(r.place)
 	}
-	w, err := newRunWriter(x.dir, s.index, x.takeRunID(), most, s.identity.SequenceBytes)
+	w, err := newRunWriter(x.dir, s.index, x.takeRunID(), most, p, s.identity.SequenceBytes)
 	if err != nil {
 		return runInfo{}, err
 	}

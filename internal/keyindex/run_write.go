@@ -13,7 +13,7 @@ import (
 // goroutine.
 type runWriter struct {
 	layout
-	file   *os.File
+	out    *os.File
 	foot   footer
 	salt   uint32
 	filter filter
@@ -38,8 +38,8 @@ func (s *section) flush(f *os.File) error {
 	return err
 }
 
-// newRunWriter starts a run of at most so many entries.
-func newRunWriter(dir string, index, id, most uint64, seq int) (*runWriter, error) {
+// newRunWriter starts a run of at most so many entries, whose positions p holds.
+func newRunWriter(dir string, index, id, most uint64, p place, seq int) (*runWriter, error) {
 	if most > maxEntries {
 		return nil, fmt.Errorf("%d entries are more than a run can hold, which is %d", most, uint64(maxEntries))
 	}
@@ -47,8 +47,9 @@ func newRunWriter(dir string, index, id, most uint64, seq int) (*runWriter, erro
 	if err != nil {
 		return nil, err
 	}
-	w := &runWriter{layout: newLayout(most, seq), file: f, salt: salt(index, id), filter: make(filter, filterSize(most))}
-	w.foot = footer{index: index, run: id, filter: uint64(len(w.filter)), bits: byte(w.bits), seq: byte(seq)}
+	w := &runWriter{layout: newLayout(most, p, seq), out: f, salt: salt(index, id), filter: make(filter, filterSize(most))}
+	w.foot = footer{index: index, run: id, filter: uint64(len(w.filter)), bits: byte(w.bits), seq: byte(seq),
+		file: byte(p.file), row: byte(p.row)}
 	w.body.at = int64(w.dirSize())
 	w.body.buf = make([]byte, bucketHead, sectionBuffer*5/4)
 	return w, nil
@@ -76,12 +77,12 @@ func (w *runWriter) closeBuckets(next uint64) error {
 		binary.LittleEndian.PutUint32(b, bucketSum(w.salt, w.bucket, b[bucketHead:]))
 		w.dir.buf = binary.LittleEndian.AppendUint32(w.dir.buf, uint32(w.foot.entries))
 		if len(w.dir.buf) >= sectionBuffer {
-			if err := w.dir.flush(w.file); err != nil {
+			if err := w.dir.flush(w.out); err != nil {
 				return err
 			}
 		}
 		if len(w.body.buf) >= sectionBuffer {
-			if err := w.body.flush(w.file); err != nil {
+			if err := w.body.flush(w.out); err != nil {
 				return err
 			}
 		}
@@ -98,15 +99,15 @@ func (w *runWriter) finish() (runInfo, error) {
 	}
 	w.foot.filterSum = crc32.Checksum(w.filter, castagnoli)
 	w.body.buf = append(append(w.body.buf[:w.start], w.filter...), w.foot.encode()...)
-	err := errors.Join(w.dir.flush(w.file), w.body.flush(w.file), w.file.Sync())
+	err := errors.Join(w.dir.flush(w.out), w.body.flush(w.out), w.out.Sync())
 	if err != nil {
 		return runInfo{}, errors.Join(err, w.discard())
 	}
 	info := runInfo{id: w.foot.run, entries: w.foot.entries, size: uint64(w.body.at), footer: w.foot.sum()}
-	return info, w.file.Close()
+	return info, w.out.Close()
 }
 
 // discard removes what was written.
 func (w *runWriter) discard() error {
-	return errors.Join(w.file.Close(), os.Remove(w.file.Name()))
+	return errors.Join(w.out.Close(), os.Remove(w.out.Name()))
 }

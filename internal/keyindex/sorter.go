@@ -24,11 +24,13 @@ type sorter struct {
 	path  string // of the file
 	width int    // of a record
 	count uint64
+	file  FileID // the last, Tombstone aside
+	row   int64  // the last
 
-	mem   []byte // until there is a file
-	file  *os.File
-	end   int64 // of the file
-	parts []part
+	mem     []byte // until there is a file
+	spilled *os.File
+	end     int64 // of the file
+	parts   []part
 }
 
 // part is what has the same first bits: blocks of the file, and what does not fill one yet.
@@ -40,6 +42,7 @@ type part struct {
 const (
 	sorterMemory = 16 << 20 // bytes of records before there is a file
 	partBits     = 10
+	positionLen  = maxFileBytes + maxRowBytes
 	blockBytes   = 16 << 10 // of one part, written at once
 )
 
@@ -49,6 +52,9 @@ func newSorter(path string, seq int) *sorter {
 
 // add takes the entries of a file: rows[i] is of keys[i], or i when rows is nil.
 func (s *sorter) add(id FileID, keys []Fingerprint, rows []int64, seqs []byte) error {
+	if id != Tombstone {
+		s.file = max(s.file, id)
+	}
 	seq := s.width - 16 - positionLen
 	for i, k := range keys {
 		row := int64(i)
@@ -56,7 +62,7 @@ func (s *sorter) add(id FileID, keys []Fingerprint, rows []int64, seqs []byte) e
 			row = rows[i]
 		}
 		dst := &s.mem
-		if s.file != nil {
+		if s.spilled != nil {
 			p := &s.parts[k.Hi>>(64-partBits)]
 			if err := s.makeRoom(p); err != nil {
 				return err
@@ -68,8 +74,8 @@ func (s *sorter) add(id FileID, keys []Fingerprint, rows []int64, seqs []byte) e
 		b = binary.LittleEndian.AppendUint32(b, uint32(id))
 		b = append(binary.LittleEndian.AppendUint32(b, uint32(row)), byte(row>>32))
 		*dst = append(b, seqs[i*seq:i*seq+seq]...)
-		s.count++
-		if s.file == nil && len(s.mem) >= sorterMemory {
+		s.count, s.row = s.count+1, max(s.row, row)
+		if s.spilled == nil && len(s.mem) >= sorterMemory {
 			if err := s.spill(); err != nil {
 				return err
 			}
@@ -90,7 +96,7 @@ func (s *sorter) makeRoom(p *part) error {
 	if len(p.tail) < full {
 		return nil
 	}
-	if _, err := s.file.WriteAt(p.tail, s.end); err != nil {
+	if _, err := s.spilled.WriteAt(p.tail, s.end); err != nil {
 		return err
 	}
 	p.blocks = append(p.blocks, s.end)
@@ -101,7 +107,7 @@ func (s *sorter) makeRoom(p *part) error {
 
 // spill moves what lies in memory to the parts of a new file.
 func (s *sorter) spill() (err error) {
-	if s.file, err = os.Create(s.path); err != nil {
+	if s.spilled, err = os.Create(s.path); err != nil {
 		return err
 	}
 	s.parts = make([]part, 1<<partBits)
@@ -119,10 +125,10 @@ func (s *sorter) spill() (err error) {
 // close forgets everything.
 func (s *sorter) close() error {
 	s.mem, s.parts = nil, nil
-	if s.file == nil {
+	if s.spilled == nil {
 		return nil
 	}
-	return errors.Join(s.file.Close(), os.Remove(s.path))
+	return errors.Join(s.spilled.Close(), os.Remove(s.path))
 }
 
 func recordKey(rec []byte) Fingerprint {
@@ -182,14 +188,14 @@ func (s *sorter) sortParts(ctx context.Context, g *errgroup.Group, slots chan<- 
 
 // load reads a part into memory. The fingerprints of a part agree in their first skip bits.
 func (s *sorter) load(i int) (records []byte, skip uint, err error) {
-	if s.file == nil {
+	if s.spilled == nil {
 		return s.mem, 0, nil
 	}
 	p := &s.parts[i]
 	size := s.blockRecords()
 	records = make([]byte, len(p.blocks)*size, len(p.blocks)*size+len(p.tail))
 	for k, at := range p.blocks {
-		if _, err := s.file.ReadAt(records[k*size:(k+1)*size], at); err != nil {
+		if _, err := s.spilled.ReadAt(records[k*size:(k+1)*size], at); err != nil {
 			return nil, 0, err
 		}
 	}
