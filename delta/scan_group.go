@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -21,6 +22,7 @@ type scanGroup struct {
 	*fileReader
 	columns []*scanGroupColumn // one a field of plan.read; nil where the file has none
 	readers []*parquet.ColumnReader
+	ranges  []parquet.Range // memory of read, used again
 }
 
 // scanGroupColumn is a column of which parts are read.
@@ -290,10 +292,11 @@ func (g *scanGroup) fill(arrays []arrow.Array, i, n int, rows []expr.Span, from 
 }
 
 func (g *scanGroup) read(c *scanGroupColumn, n int, rows []expr.Span) (arrow.Array, error) {
-	ranges := make([]parquet.Range, len(rows))
-	for i, s := range rows {
-		ranges[i] = parquet.Range{From: c.behind + s.From, To: c.behind + s.To}
+	ranges := slices.Grow(g.ranges[:0], len(rows))
+	for _, s := range rows {
+		ranges = append(ranges, parquet.Range{From: c.behind + s.From, To: c.behind + s.To})
 	}
+	g.ranges = ranges
 	after := c.lists && parquet.Scattered(ranges, n)
 	if after {
 		ranges = append(ranges[:0], parquet.Range{From: c.behind, To: c.behind + n})

@@ -19,6 +19,8 @@ import (
 const (
 	// lookEvery is how often a table is looked at to which few commits come.
 	lookEvery = 30 * time.Second
+	// lookShare is the part of the time that may go by with looks that find nothing to do: a look lists all files.
+	lookShare = 100
 	// together is how many bytes of several partitions are rewritten in one commit.
 	together = 64 << 20
 	// turnFor bounds how long a commit of upkeep may keep one of the stream waiting when the store does not answer.
@@ -55,6 +57,7 @@ type ward struct {
 	last   int // job
 	fails  int // in a row
 	looked time.Time
+	quiet  time.Time // until when it is not looked at for commits alone; written under u.mu
 
 	commits int       // since it was looked at; guarded by u.mu
 	due     time.Time // zero: when commits come; guarded by u.mu
@@ -139,6 +142,7 @@ func (u *upkeep) note(w *ward) {
 	if w.commits >= u.opts.SmallFiles {
 		at = w.looked
 	}
+	at = later(at, w.quiet)
 	if w.fails == 0 && (w.due.IsZero() || at.Before(w.due)) {
 		w.due = at
 		select {
@@ -146,6 +150,13 @@ func (u *upkeep) note(w *ward) {
 		default:
 		}
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // close ends the goroutine, and drops what it is about to do.
@@ -184,10 +195,7 @@ func (u *upkeep) run(ctx context.Context) {
 		w, at := u.next()
 		var timer <-chan time.Time
 		if w != nil {
-			if rested.After(at) {
-				at = rested
-			}
-			if wait := time.Until(at); wait > 0 {
+			if wait := time.Until(later(at, rested)); wait > 0 {
 				t := time.NewTimer(wait)
 				timer = t.C
 				defer t.Stop()
@@ -219,7 +227,7 @@ func (u *upkeep) rest(took time.Duration) time.Duration {
 func (u *upkeep) attend(ctx context.Context, w *ward) {
 	u.mu.Lock()
 	commits := w.commits
-	w.commits, w.looked = 0, time.Now()
+	w.commits, w.looked, w.quiet = 0, time.Now(), time.Time{}
 	u.mu.Unlock()
 	again, err := u.work(ctx, w, int64(commits))
 	what := "upkeep of " + w.name
@@ -241,7 +249,7 @@ func (u *upkeep) attend(ctx context.Context, w *ward) {
 		w.fails = 0
 	}
 	if w.fails == 0 && w.due.IsZero() && w.commits > 0 {
-		w.due = w.looked.Add(lookEvery)
+		w.due = later(w.looked.Add(lookEvery), w.quiet)
 	}
 }
 
@@ -271,6 +279,9 @@ func (u *upkeep) work(ctx context.Context, w *ward, commits int64) (again time.T
 	}
 	w.rents, w.came = s.paid, s.open()
 	if len(c.Needs) == 0 {
+		u.mu.Lock()
+		w.quiet = w.looked.Add(lookShare * time.Since(w.looked))
+		u.mu.Unlock()
 		return u.vacuum(ctx, w, snap, c.again)
 	}
 	if _, err := u.hold(ctx, w); err != nil {
