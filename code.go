@@ -41,6 +41,7 @@ const (
 	CodeModeChanged    Code = "FRE-3021" // another mode, key or order than the table's
 	CodeBesideGone     Code = "FRE-3022" // a table beside the table is gone that cannot be made anew
 	CodeFilledColumn   Code = "FRE-3030" // the source has a column that the target is to fill
+	CodePlanChanged    Code = "FRE-3040" // another plan than that of the newest cut, while tables are not level
 	CodeStepFault      Code = "FRE-3101" // an expression failed on the row
 
 	CodeNoTable        Code = "FRE-4001" // the path is no Delta table

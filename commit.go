@@ -39,40 +39,76 @@ type result struct {
 // after a failure, all.
 func (r *run) commitAll(ctx context.Context) {
 	defer close(r.results)
-	stale := map[string]int{} // the generation of the table that is lost
-	failed := false
-	cuts := newCutter(r.target)
+	c := &committer{run: r, stale: map[string]int{}, cuts: newCutter(r.target)}
 	for g := range r.sealed {
-		cuts.begin(g)
-		for _, c := range g.commits {
-			table := c.Table()
-			gen := g.gens[table]
-			if lost, ok := stale[table]; failed || ok && gen <= lost {
-				c.Abort()
+		c.cuts.begin(g)
+		var idle []IdleCommit
+		for _, one := range g.commits {
+			if !c.failed && !c.lost(g, one) && c.cuts.idle(one) {
+				idle = append(idle, one.(IdleCommit))
 				continue
 			}
-			done, err := r.commit(ctx, c, g.spans[table])
-			switch {
-			case errors.Is(err, ErrStale):
-				c.Abort()
-				stale[table] = gen
-			case err != nil:
-				failed = true
-			default:
-				cuts.landed(done, g.spans[table])
-			}
-			r.results <- result{table: table, gen: gen, err: err}
+			c.commit(ctx, g, one)
 		}
-		end := result{}
-		if !failed {
-			end.cut, end.err = cuts.cut(ctx, g)
-			failed = end.err != nil
-		}
+		end := c.end(ctx, g, idle)
 		if g.passed != nil {
 			close(g.passed)
 		}
 		r.results <- end
 	}
+}
+
+// committer is the commit goroutine's own state.
+type committer struct {
+	*run
+	cuts   *cutter
+	stale  map[string]int // by table: the generation that is lost
+	failed bool
+}
+
+// lost reports whether the commit was sealed on top of one that was stale.
+func (c *committer) lost(g group, one Commit) bool {
+	gen, is := c.stale[one.Table()]
+	return is && g.gens[one.Table()] <= gen
+}
+
+// commit runs a commit of the group, unless one before it came to nothing.
+func (c *committer) commit(ctx context.Context, g group, one Commit) {
+	table := one.Table()
+	if c.failed || c.lost(g, one) {
+		one.Abort()
+		return
+	}
+	done, err := c.run.commit(ctx, one, g.spans[table])
+	switch {
+	case errors.Is(err, ErrStale):
+		one.Abort()
+		c.stale[table] = g.gens[table]
+	case err != nil:
+		c.failed = true
+	default:
+		c.cuts.landed(done, g.spans[table])
+	}
+	c.results <- result{table: table, gen: g.gens[table], err: err}
+}
+
+// end has a cut recorded behind the group. What is idle of it has landed with that; without a cut it runs.
+func (c *committer) end(ctx context.Context, g group, idle []IdleCommit) (end result) {
+	if !c.failed {
+		end.cut, end.err = c.cuts.cut(ctx, g, idle)
+		c.failed = end.err != nil
+	}
+	for _, one := range idle {
+		if !end.cut {
+			c.commit(ctx, g, one)
+			continue
+		}
+		to, _ := one.Idle()
+		one.Abort()
+		c.ack(ctx, one.Table(), to)
+		c.results <- result{table: one.Table(), gen: g.gens[one.Table()]}
+	}
+	return end
 }
 
 func (r *run) commit(ctx context.Context, c Commit, s span) (Committed, error) {
@@ -88,8 +124,13 @@ func (r *run) commit(ctx context.Context, c Commit, s span) (Committed, error) {
 	if r.obs.Committed != nil {
 		r.obs.Committed(done, time.Since(start), time.Since(s.oldest), s.newest)
 	}
-	if err := r.source.Ack(ctx, done.Table, done.Progress); err != nil {
-		r.log.Warn("the origin did not take the acknowledgement", "table", done.Table, "error", err)
-	}
+	r.ack(ctx, done.Table, done.Progress)
 	return done, nil
+}
+
+// ack tells the origin what it may forget.
+func (r *run) ack(ctx context.Context, table string, p Progress) {
+	if err := r.source.Ack(ctx, table, p); err != nil {
+		r.log.Warn("the origin did not take the acknowledgement", "table", table, "error", err)
+	}
 }

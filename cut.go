@@ -28,6 +28,16 @@ type Moment struct {
 	Opens Day
 	// Lanes are those that this run reads, by table; only with Opens.
 	Lanes map[string][]Lane
+	// Idle are commits that move nothing but progress. They have not run: a cut that is recorded stands behind them, and says
+	// of their tables that they hold as much, so that they need not.
+	Idle []IdleCommit
+}
+
+// IdleCommit is a Commit that may move nothing but progress.
+type IdleCommit interface {
+	Commit
+	// Idle reports whether it does, and up to where.
+	Idle() (to Progress, idle bool)
 }
 
 // Day is a day of UTC, as the number of days since 1970-01-01. 0 is no day.
@@ -120,12 +130,33 @@ func (c *cutter) landed(done Committed, s span) {
 	}
 }
 
-// cut records a cut if there may be one to record, and all tables are level.
-func (c *cutter) cut(ctx context.Context, g group) (recorded bool, err error) {
-	if c.to == nil || g.torn || len(c.debts) > 0 || len(g.commits) == 0 && g.opens == 0 && !g.look {
+// idle reports whether the commit can wait for the cut behind it, which makes it needless.
+func (c *cutter) idle(of Commit) bool {
+	i, may := of.(IdleCommit)
+	if c.to == nil || !may {
+		return false
+	}
+	_, is := i.Idle()
+	return is
+}
+
+// cut records a cut if there may be one to record, and all tables are level once what is idle has run, which it then need
+// not.
+func (c *cutter) cut(ctx context.Context, g group, idle []IdleCommit) (recorded bool, err error) {
+	if c.to == nil || g.torn || len(g.commits) == 0 && g.opens == 0 && !g.look {
 		return false, nil
 	}
-	recorded, err = c.to.Cut(ctx, Moment{Newest: c.newest, Opens: g.opens, Lanes: g.lanes})
+	waits := map[string]Progress{}
+	for _, i := range idle {
+		waits[i.Table()], _ = i.Idle()
+		c.debts.pay(i.Table(), waits[i.Table()])
+	}
+	if len(c.debts) == 0 {
+		recorded, err = c.to.Cut(ctx, Moment{Newest: c.newest, Opens: g.opens, Lanes: g.lanes, Idle: idle})
+	}
+	if !recorded {
+		c.debts.owe(waits)
+	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

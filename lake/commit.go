@@ -171,7 +171,7 @@ func (c *commit) expected(snap *delta.Snapshot) (txns, error) {
 	set := txns{}
 	for l, s := range c.lanes {
 		id := f.lane(l)
-		if v, ok := snap.Txn(id); !ok || v != s.after {
+		if v, ok := snap.Txn(id); !ok || v != s.after && c.t.folds(l, v) != s.after {
 			return nil, fmt.Errorf("%w: %s is at %s, wanted %d", freshet.ErrStale, l, found(v, ok), s.after)
 		}
 		if err := f.checkIdentity(c.t.name, snap, l); err != nil {

@@ -21,9 +21,15 @@ type CutOptions struct {
 	Always bool
 	// LeftOut are tables of the pipeline that it does not read now, which cuts name as left out.
 	LeftOut []string
-	// Plan identifies the tables and options of the pipeline. It stands in every cut: a plan that has changed shows in
-	// the first cut after all tables are level.
+	// Plan identifies the tables and options of the pipeline. It stands in every cut. One that is not that of the newest cut is
+	// refused as long as the tables are not level.
 	Plan string
+	// TakePlan lets a plan that has changed take effect although the tables are not level.
+	TakePlan bool
+	// Of tells whether a table that a former cut shows is still one of the pipeline's; Reads, whether a lane is one that it
+	// reads. Default: all are.
+	Of    func(table string) bool
+	Reads func(l freshet.Lane) bool
 	// Retention is for how long our vacuum and log cleanup keep the versions that a cut names. Default
 	// DefaultCutRetention.
 	Retention time.Duration

@@ -22,9 +22,13 @@ type groupEnd struct {
 
 // tellGroup has the first of the commits tell where the others end.
 func tellGroup(commits []freshet.Commit) {
-	var own []*commit // those of tables that are held back are in no cut
+	var own []*commit // those of tables that are held back are in no cut, and idle ones bring nothing
 	for _, c := range commits {
-		if c, is := c.(*commit); is {
+		c, is := c.(*commit)
+		if !is {
+			continue
+		}
+		if _, idle := c.Idle(); !idle {
 			own = append(own, c)
 		}
 	}

@@ -21,12 +21,20 @@ type recorder struct {
 	snap   *delta.Snapshot // of the cuts table, with head; nil: to be asked for
 	shown  []shownTable    // by the cut that is made
 	out    []string        // tables that it leaves out
+	folds  []foldedLane    // what it says of lanes beyond the txns of its tables
 	marked map[string]bool // names of tables that bear our marker
 
 	recalled map[string]bool        // names of tables whose commits were looked through
 	owed     map[freshet.Lane]int64 // what they tell that is to come before the tables are level
 
 	wards []*ward // the cuts table in care; nil: not yet
+}
+
+// foldedLane is what a cut says of a lane beyond the txn that a table has of it.
+type foldedLane struct {
+	t    *table
+	lane freshet.Lane
+	folded
 }
 
 // shownTable is a table as a cut shows it.
@@ -77,6 +85,7 @@ func (r *recorder) record(ctx context.Context, m freshet.Moment) (bool, error) {
 		}
 		if m.Opens != 0 && m.Opens <= openedDay(r.snap, r.a.app) ||
 			m.Opens == 0 && r.head != nil && c.samePlace(r.head) {
+			r.settle()
 			return true, nil
 		}
 		if err := r.mark(ctx); err != nil {
@@ -84,6 +93,7 @@ func (r *recorder) record(ctx context.Context, m freshet.Moment) (bool, error) {
 		}
 		err = r.append(ctx, c)
 		if err == nil {
+			r.settle()
 			return true, nil
 		}
 		r.snap = nil
@@ -92,6 +102,13 @@ func (r *recorder) record(ctx context.Context, m freshet.Moment) (bool, error) {
 		}
 	}
 	return false, explain(r.log.name, delta.ErrConflict)
+}
+
+// settle has the tables go on from what the cut says that they hold.
+func (r *recorder) settle() {
+	for _, f := range r.folds {
+		f.t.fold(f.lane, f.own, f.to)
+	}
 }
 
 // look learns of the newest cut, unless it is our own.
@@ -113,12 +130,13 @@ func (r *recorder) take(ctx context.Context, m freshet.Moment) (*Cut, error) {
 	if err != nil || len(tables) == 0 || len(tables)+len(r.out) == 1 && !r.opts.Always {
 		return nil, err
 	}
-	c, level, err := r.join(ctx, tables, false)
+	idle := idlers(m.Idle)
+	c, level, err := r.join(ctx, tables, idle, false)
 	if err != nil {
 		return nil, err
 	}
 	if !level || r.behind(c) {
-		if c, level, err = r.join(ctx, tables, true); err != nil || !level {
+		if c, level, err = r.join(ctx, tables, idle, true); err != nil || !level {
 			return nil, err
 		}
 	}
@@ -147,7 +165,7 @@ func (r *recorder) tables(ctx context.Context) ([]*table, error) {
 	r.out = slices.Clone(r.opts.LeftOut)
 	if r.head != nil {
 		for _, h := range r.head.Tables {
-			if known[h.Name] != nil {
+			if known[h.Name] != nil || !r.keeps(h.Name) {
 				continue
 			}
 			t, err := r.a.ownerOf(h.Name, r.head.Tables).table(h.Name)
@@ -193,9 +211,10 @@ func (t *table) known(ctx context.Context, fresh bool) (*delta.Snapshot, error) 
 }
 
 // join puts the tables side by side. They are level when no two of them say different things of a lane.
-func (r *recorder) join(ctx context.Context, tables []*table, fresh bool) (c *Cut, level bool, err error) {
+func (r *recorder) join(ctx context.Context, tables []*table, idle map[string]map[freshet.Lane]*stretch, fresh bool) (
+	c *Cut, level bool, err error) {
 	c, level = &Cut{}, true
-	r.shown = r.shown[:0]
+	r.shown, r.folds = r.shown[:0], r.folds[:0]
 	at := map[freshet.Lane]int64{}
 	for _, t := range tables {
 		snap, err := t.known(ctx, fresh)
@@ -212,13 +231,14 @@ func (r *recorder) join(ctx context.Context, tables []*table, fresh bool) (c *Cu
 			return nil, false, err
 		}
 		for _, l := range appProgress(snap, r.a.app, map[string]bool{}).Lanes {
+			has, fits := r.holds(t, l, idle[t.name])
 			lane := l.Lane
 			if lane.Origin == "" {
 				lane.Origin = t.name // the table does not say
 			}
 			seq, seen := at[lane]
-			at[lane] = l.Seq
-			level = level && (!seen || seq == l.Seq)
+			at[lane] = has
+			level = level && fits && (!seen || seq == has)
 		}
 	}
 	level = level && r.paid(at)
@@ -229,6 +249,23 @@ func (r *recorder) join(ctx context.Context, tables []*table, fresh bool) (c *Cu
 		return cmp.Or(cmp.Compare(a.Lane.Origin, b.Lane.Origin), compareNames(a.Lane.Name, b.Lane.Name))
 	})
 	return c, level, nil
+}
+
+// holds is up to where the table holds all of a lane once it is past what is idle, whose stretch must begin where the table
+// is.
+func (r *recorder) holds(t *table, l LaneProgress, idle map[freshet.Lane]*stretch) (to int64, fits bool) {
+	has := t.folds(l.Lane, l.Seq)
+	for lane, s := range idle {
+		if lane.Name != l.Lane.Name || l.Lane.Origin != "" && lane != l.Lane {
+			continue
+		}
+		if s.after != has && s.last != has {
+			return has, false
+		}
+		r.folds = append(r.folds, foldedLane{t, lane, folded{l.Seq, s.last}}, foldedLane{t, l.Lane, folded{l.Seq, s.last}})
+		return s.last, true
+	}
+	return has, true
 }
 
 // behind reports whether the newest cut is past this one anywhere: another copy has recorded it.
@@ -261,7 +298,7 @@ func (r *recorder) alone(c *Cut, m freshet.Moment) error {
 		}
 	}
 	for _, l := range c.Lanes {
-		if !ours[l.Lane] {
+		if !ours[l.Lane] && r.reads(l.Lane) {
 			return fmt.Errorf("another process reads %s: days are told apart only where one process reads all", l.Lane)
 		}
 	}

@@ -54,6 +54,7 @@ func NewGroup(main *Target, beside ...Beside) *Group {
 	g := &Group{parts: []*groupPart{{main, same, map[groupLane]int64{}, map[groupLane]bool{}}}, pending: map[string][]bool{}}
 	main.beside = beside
 	for _, b := range beside {
+		b.Target.lead = main
 		g.parts = append(g.parts, &groupPart{b.Target, b.Name, map[groupLane]int64{}, map[groupLane]bool{}})
 	}
 	return g

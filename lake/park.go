@@ -84,6 +84,8 @@ type parking struct {
 	w     *delta.Writer                   // nil: only lanes have moved
 	lanes map[freshet.Lane]*stretch       // up to where they were written
 	empty map[freshet.Lane]*freshet.Batch // what has neither rows nor rejects, and is not written yet
+	parts map[freshet.Lane]int64          // of a seq that is unfinished, how many parts it has so far
+	began time.Time
 	rows  int64
 }
 
@@ -150,6 +152,7 @@ func (p *park) write(ctx context.Context, b *freshet.Batch) error {
 	defer b.Release()
 	if p.lanes == nil {
 		p.lanes, p.empty = map[freshet.Lane]*stretch{}, map[freshet.Lane]*freshet.Batch{}
+		p.parts, p.began = map[freshet.Lane]int64{}, time.Now()
 	}
 	if s, ok := p.lanes[b.Lane]; ok {
 		s.last = b.Last
@@ -160,7 +163,11 @@ func (p *park) write(ctx context.Context, b *freshet.Batch) error {
 		return nil
 	}
 	before := p.empty[b.Lane]
-	if b.NumRows() == 0 && len(b.Rejects) == 0 {
+	part := p.parts[b.Lane]
+	if delete(p.parts, b.Lane); b.Unfinished {
+		p.parts[b.Lane] = part + 1
+	}
+	if b.NumRows() == 0 && len(b.Rejects) == 0 && part == 0 && !b.Unfinished {
 		if before == nil {
 			before = &freshet.Batch{Lane: b.Lane, After: b.After}
 			p.empty[b.Lane] = before
@@ -172,7 +179,7 @@ func (p *park) write(ctx context.Context, b *freshet.Batch) error {
 		b.After = before.After
 		delete(p.empty, b.Lane)
 	}
-	return p.put(ctx, b)
+	return p.put(ctx, b, part)
 }
 
 // keeps reports whether the batch is kept, and begins to keep nothing when there is too much.
@@ -192,7 +199,7 @@ func (p *park) keeps(b *freshet.Batch) bool {
 }
 
 // put writes a row of the parking table.
-func (p *park) put(ctx context.Context, b *freshet.Batch) error {
+func (p *park) put(ctx context.Context, b *freshet.Batch, part int64) error {
 	rows, err := encodeRows(b)
 	if err != nil {
 		return err
@@ -206,7 +213,7 @@ func (p *park) put(ctx context.Context, b *freshet.Batch) error {
 			return err
 		}
 	}
-	row := parkedRow(p.log.app, b, rows, rejects)
+	row := parkedRow(p.log.app, b, part, p.began, rows, rejects)
 	defer row.Release()
 	n := int64(b.NumRows() + len(b.Rejects))
 	p.rows += n
@@ -236,7 +243,7 @@ func (p *park) seal(ctx context.Context) (*parkCommit, error) {
 		return nil, nil
 	}
 	for _, l := range slices.Collect(maps.Keys(p.empty)) {
-		if err := p.put(ctx, p.empty[l]); err != nil {
+		if err := p.put(ctx, p.empty[l], 0); err != nil {
 			return nil, err
 		}
 	}
@@ -373,8 +380,9 @@ func (p *park) behind(ctx context.Context) (int, error) {
 	f := form{p.log.app, true}
 	for _, l := range appProgress(main, p.log.app, map[string]bool{}).Lanes {
 		lane := l.Lane
+		has := p.t.folds(lane, l.Seq)
 		for _, origin := range parkedOrigins(f, snap, lane) {
-			if v, ok := snap.Txn(f.lane(freshet.Lane{Origin: origin, Name: lane.Name})); ok && v > l.Seq {
+			if v, ok := snap.Txn(f.lane(freshet.Lane{Origin: origin, Name: lane.Name})); ok && v > has {
 				return parkBehind, nil
 			}
 		}

@@ -33,9 +33,10 @@ var (
 		{Name: "headers", Type: freshet.HeadersType(), Nullable: true},
 	}
 	changeFields = []arrow.Field{
-		{Name: "kind", Type: arrow.PrimitiveTypes.Uint8, Nullable: true}, // null in all rows: all are inserts
-		{Name: "unsent", Type: arrow.BinaryTypes.Binary, Nullable: true}, // a bit a column, the lowest first
-		{Name: "tx", Type: arrow.BinaryTypes.String, Nullable: true},     // null in all rows: no stamps
+		{Name: "place", Type: arrow.PrimitiveTypes.Int32, Nullable: true}, // null in all rows: no places
+		{Name: "kind", Type: arrow.PrimitiveTypes.Uint8, Nullable: true},  // null in all rows: all are inserts
+		{Name: "unsent", Type: arrow.BinaryTypes.Binary, Nullable: true},  // a bit a column, the lowest first
+		{Name: "tx", Type: arrow.BinaryTypes.String, Nullable: true},      // null in all rows: no stamps
 		{Name: "ordinal", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
 		{Name: "committed", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
 	}
@@ -116,6 +117,12 @@ func appendRecord(rb *array.RecordBuilder, seq int64, r *freshet.Record) {
 }
 
 func appendChange(rb *array.RecordBuilder, at int, b *freshet.Batch, row int) {
+	if b.Places == nil {
+		rb.Field(at).AppendNull()
+	} else {
+		rb.Field(at).(*array.Int32Builder).Append(b.Places[row])
+	}
+	at++
 	if b.Kinds == nil {
 		rb.Field(at).AppendNull()
 	} else {
@@ -181,14 +188,17 @@ func fromStream(data []byte, ours []arrow.Field, take func(rec arrow.RecordBatch
 func decodeRows(data []byte, b *freshet.Batch) error {
 	return fromStream(data, slices.Concat(recordFields, changeFields), func(rec arrow.RecordBatch, first int) {
 		n := int(rec.NumRows())
-		kinds, unsent := rec.Column(first+7).(*array.Uint8), rec.Column(first+8).(*array.Binary)
-		tx, ordinal, committed := rec.Column(first+9).(*array.String), rec.Column(first+10).(*array.Int64),
-			rec.Column(first+11).(*array.Int64)
+		places, kinds := rec.Column(first+7).(*array.Int32), rec.Column(first+8).(*array.Uint8)
+		unsent, tx := rec.Column(first+9).(*array.Binary), rec.Column(first+10).(*array.String)
+		ordinal, committed := rec.Column(first+11).(*array.Int64), rec.Column(first+12).(*array.Int64)
 		for row := range n {
 			seq, record := keptRecord(rec, first, row)
 			b.Seqs = append(b.Seqs, seq)
 			if record != nil {
 				b.Records = append(b.Records, record)
+			}
+			if !places.IsNull(row) {
+				b.Places = append(b.Places, places.Value(row))
 			}
 			if !kinds.IsNull(row) {
 				b.Kinds = append(b.Kinds, freshet.Kind(min(kinds.Value(row), uint8(freshet.Delete))))
@@ -209,7 +219,7 @@ func decodeRows(data []byte, b *freshet.Batch) error {
 				}
 			}
 		}
-		for _, list := range []int{len(b.Records), len(b.Kinds), len(b.Stamps)} {
+		for _, list := range []int{len(b.Records), len(b.Kinds), len(b.Stamps), len(b.Places)} {
 			if list != 0 && list != n {
 				panic("what is known of some rows is missing of others")
 			}

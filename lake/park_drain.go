@@ -224,7 +224,11 @@ const drainStep = 32 << 20
 func (p *park) newDrainer(lanes []freshet.Lane) *drainer {
 	opts := p.t.a.opts
 	opts.Park, opts.Cuts, opts.Upkeep = nil, nil, nil
-	return &drainer{p: p, lanes: lanes, target: NewTarget(p.t.a.open, p.t.a.app, &opts)}
+	d := &drainer{p: p, lanes: lanes, target: NewTarget(p.t.a.open, p.t.a.app, &opts)}
+	if d.target.lead = p.t.a; p.t.a.lead != nil {
+		d.target.lead = p.t.a.lead
+	}
+	return d
 }
 
 // startDrain begins to take up beside the stream.
@@ -327,6 +331,9 @@ func (d *drainer) try(ctx context.Context) (left parkLag, err error) {
 	if bytes <= drainStep {
 		n = len(all)
 	}
+	for n < len(all) && all[n].part > 0 {
+		n++
+	}
 	if err := d.take(ctx, snap, all[:n], at); err != nil {
 		return left, err
 	}
@@ -355,17 +362,18 @@ func (d *drainer) take(ctx context.Context, snap *delta.Snapshot, some []parked,
 	if err != nil {
 		return explain(d.p.log.name, err)
 	}
+	before := map[freshet.Lane]parked{}
 	for i, b := range batches {
 		pos := at[b.Lane]
-		if b.After > pos || b.Last <= pos || b.Last > to[b.Lane] {
+		if b.Last > to[b.Lane] || !b.follows(before[b.Lane], pos) {
 			b.Release() // of another time, or for the next step
 			continue
 		}
-		if b.After < pos {
+		if b.part == 0 && b.After < pos {
 			b.Cut(pos)
 		}
-		at[b.Lane] = b.Last
-		if err := d.write(ctx, b); err != nil {
+		at[b.Lane], before[b.Lane] = b.Last, b.parked
+		if err := d.write(ctx, b.Batch); err != nil {
 			releaseAll(batches[i+1:])
 			return err
 		}

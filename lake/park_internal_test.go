@@ -28,6 +28,7 @@ func told() *freshet.Batch {
 			panic(err)
 		}
 		b.Kinds, b.Seqs = append(b.Kinds, kind), append(b.Seqs, int64(5+i))
+		b.Places = append(b.Places, int32(i))
 		b.Stamps = append(b.Stamps, freshet.Stamp{Tx: fmt.Sprint("tx", i), Ordinal: int64(i) - 1, Committed: 1e15})
 		b.Records = append(b.Records, &freshet.Record{Raw: []byte("raw"), Key: []byte{}, Time: time.Unix(5, 7).UTC(),
 			TimeKind: 1, Headers: []freshet.Header{{Key: "h", Value: []byte("v")}, {Key: "h"}}})
@@ -41,7 +42,7 @@ func told() *freshet.Batch {
 
 // text is all of a batch.
 func text(b *freshet.Batch) string {
-	s := fmt.Sprintf("%v %v %v %+v\n", b.Kinds, b.Seqs, b.Stamps, b.Rejects)
+	s := fmt.Sprintf("%v %v %v %v %+v\n", b.Kinds, b.Seqs, b.Places, b.Stamps, b.Rejects)
 	for _, r := range b.Records {
 		s += fmt.Sprintf("%+v\n", r.Record())
 	}
@@ -59,7 +60,7 @@ func text(b *freshet.Batch) string {
 
 func TestParkedBatch_EncodedAndDecoded_IsTheSame(t *testing.T) {
 	full, plain := told(), told()
-	plain.Kinds, plain.Stamps, plain.Records, plain.Unsent, plain.Rejects = nil, nil, nil, nil, nil
+	plain.Kinds, plain.Stamps, plain.Records, plain.Unsent, plain.Rejects, plain.Places = nil, nil, nil, nil, nil, nil
 	for name, b := range map[string]*freshet.Batch{"all is told": full, "nothing is told": plain} {
 		rows, err := encodeRows(b)
 		if err != nil {

@@ -31,16 +31,17 @@ var parkedSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "lane", Type: arrow.BinaryTypes.String},
 	{Name: "after", Type: arrow.PrimitiveTypes.Int64}, // the seq before its first
 	{Name: "last", Type: arrow.PrimitiveTypes.Int64},  // its last seq
+	{Name: "part", Type: arrow.PrimitiveTypes.Int64},  // of the seq last, of which several batches have some; from 0 on
 	{Name: "row_count", Type: arrow.PrimitiveTypes.Int64},
 	{Name: "reject_count", Type: arrow.PrimitiveTypes.Int64},
-	{Name: "byte_count", Type: arrow.PrimitiveTypes.Int64}, // of the two columns behind
-	{Name: "parked_at", Type: arrow.FixedWidthTypes.Timestamp_us},
+	{Name: "byte_count", Type: arrow.PrimitiveTypes.Int64},        // of the two columns behind
+	{Name: "parked_at", Type: arrow.FixedWidthTypes.Timestamp_us}, // the same in all of a commit
 	{Name: "rows", Type: arrow.BinaryTypes.Binary, Nullable: true},
 	{Name: "rejects", Type: arrow.BinaryTypes.Binary, Nullable: true},
 }, nil)
 
 // parkedPlaces is how many columns tell of a parked batch, before those that hold it.
-const parkedPlaces = 10
+const parkedPlaces = 11
 
 // parkedStats are the columns by which files are left out.
 const parkedStats = "app,origin,origin_id,lane,after,last,parked_at"
@@ -103,21 +104,21 @@ func newParkWriter(st store.Store) (*delta.Writer, error) {
 }
 
 // parkedRow is a batch as a row of the parking table.
-func parkedRow(app string, b *freshet.Batch, rows, rejects []byte) arrow.RecordBatch {
+func parkedRow(app string, b *freshet.Batch, part int64, at time.Time, rows, rejects []byte) arrow.RecordBatch {
 	rb := array.NewRecordBuilder(memory.DefaultAllocator, parkedSchema)
 	defer rb.Release()
 	for i, s := range []string{app, b.Lane.Origin, b.Lane.OriginID, b.Lane.Name} {
 		rb.Field(i).(*array.StringBuilder).Append(s)
 	}
-	for i, n := range []int64{b.After, b.Last, int64(b.NumRows()), int64(len(b.Rejects)), int64(len(rows) + len(rejects))} {
+	for i, n := range []int64{b.After, b.Last, part, int64(b.NumRows()), int64(len(b.Rejects)), int64(len(rows) + len(rejects))} {
 		rb.Field(4 + i).(*array.Int64Builder).Append(n)
 	}
-	rb.Field(9).(*array.TimestampBuilder).Append(arrow.Timestamp(time.Now().UnixMicro()))
+	rb.Field(10).(*array.TimestampBuilder).Append(arrow.Timestamp(at.UnixMicro()))
 	for i, data := range [][]byte{rows, rejects} {
 		if data == nil {
-			rb.Field(10 + i).AppendNull()
+			rb.Field(11 + i).AppendNull()
 		} else {
-			rb.Field(10 + i).(*array.BinaryBuilder).Append(data)
+			rb.Field(11 + i).(*array.BinaryBuilder).Append(data)
 		}
 	}
 	return rb.NewRecordBatch()
@@ -127,6 +128,7 @@ func parkedRow(app string, b *freshet.Batch, rows, rejects []byte) arrow.RecordB
 type parked struct {
 	lane        freshet.Lane
 	after, last int64
+	part        int64
 	rows, bytes int64 // rows with rejects
 	at          time.Time
 }
@@ -147,7 +149,7 @@ func (l *parkLog) beyond(ctx context.Context, snap *delta.Snapshot, at freshet.P
 	})
 	slices.SortFunc(all, func(a, b parked) int {
 		return cmp.Or(cmp.Compare(a.lane.Origin, b.lane.Origin), compareNames(a.lane.Name, b.lane.Name),
-			cmp.Compare(a.after, b.after), cmp.Compare(a.last, b.last))
+			a.compare(b))
 	})
 	return all, err
 }
@@ -156,7 +158,20 @@ func parkedAt(rec arrow.RecordBatch, i int) parked {
 	text := func(c int) string { return strings.Clone(rec.Column(c).(*array.String).Value(i)) }
 	number := func(c int) int64 { return rec.Column(c).(*array.Int64).Value(i) }
 	return parked{lane: freshet.Lane{Origin: text(1), OriginID: text(2), Name: text(3)}, after: number(4),
-		last: number(5), rows: number(6) + number(7), bytes: number(8), at: timeAt(rec.Column(9), i)}
+		last: number(5), part: number(6), rows: number(7) + number(8), bytes: number(9), at: timeAt(rec.Column(10), i)}
+}
+
+// compare puts batches of a lane in order, the parts of one seq side by side.
+func (p parked) compare(o parked) int {
+	return cmp.Or(cmp.Compare(p.last, o.last), p.at.Compare(o.at), cmp.Compare(p.part, o.part))
+}
+
+// follows reports whether the batch goes on where the one before it ended, which brought its lane to pos.
+func (p parked) follows(before parked, pos int64) bool {
+	if p.part > 0 {
+		return before.lane == p.lane && p.last == pos && before.last == pos && before.part == p.part-1 && p.at.Equal(before.at)
+	}
+	return p.after <= pos && pos < p.last
 }
 
 // scan yields the rows of the app that reach into one of the spans, with the first so many columns, in no order.
@@ -164,7 +179,7 @@ func (l *parkLog) scan(ctx context.Context, snap *delta.Snapshot, spans []parked
 	yield func(rec arrow.RecordBatch, row int) error) error {
 	var any []string
 	for _, s := range spans {
-		any = append(any, fmt.Sprintf("origin = %s AND origin_id = %s AND lane = %s AND last > %d AND after < %d",
+		any = append(any, fmt.Sprintf("origin = %s AND origin_id = %s AND lane = %s AND last > %d AND after <= %d",
 			quote(s.lane.Origin), quote(s.lane.OriginID), quote(s.lane.Name), s.after, s.last))
 	}
 	where, err := expr.Parse(fmt.Sprintf("app = %s AND (%s)", quote(l.app), strings.Join(any, " OR ")))
@@ -190,9 +205,15 @@ func (l *parkLog) scan(ctx context.Context, snap *delta.Snapshot, spans []parked
 	return nil
 }
 
+// parkedBatch is a parked batch with what it holds.
+type parkedBatch struct {
+	parked
+	*freshet.Batch
+}
+
 // batches are what was parked in these spans, in the order of seqs within each lane. They are the caller's.
 func (l *parkLog) batches(ctx context.Context, snap *delta.Snapshot, table string, spans []parked) (
-	all []*freshet.Batch, err error) {
+	all []parkedBatch, err error) {
 	defer func() {
 		if err != nil {
 			releaseAll(all)
@@ -202,8 +223,8 @@ func (l *parkLog) batches(ctx context.Context, snap *delta.Snapshot, table strin
 	err = l.scan(ctx, snap, spans, parkedSchema.NumFields(), func(rec arrow.RecordBatch, i int) error {
 		p := parkedAt(rec, i)
 		b := &freshet.Batch{Table: table, Lane: p.lane, After: p.after, Last: p.last, ReadAt: p.at}
-		all = append(all, b)
-		for c, decode := range map[int]func([]byte, *freshet.Batch) error{10: decodeRows, 11: decodeRejects} {
+		all = append(all, parkedBatch{p, b})
+		for c, decode := range map[int]func([]byte, *freshet.Batch) error{11: decodeRows, 12: decodeRejects} {
 			data := rec.Column(c).(*array.Binary)
 			if data.IsNull(i) {
 				continue
@@ -216,13 +237,11 @@ func (l *parkLog) batches(ctx context.Context, snap *delta.Snapshot, table strin
 		}
 		return nil
 	})
-	slices.SortStableFunc(all, func(a, b *freshet.Batch) int {
-		return cmp.Or(cmp.Compare(a.After, b.After), cmp.Compare(a.Last, b.Last))
-	})
+	slices.SortStableFunc(all, func(a, b parkedBatch) int { return a.compare(b.parked) })
 	return all, err
 }
 
-func releaseAll(batches []*freshet.Batch) {
+func releaseAll(batches []parkedBatch) {
 	for _, b := range batches {
 		b.Release()
 	}
@@ -235,10 +254,11 @@ func adjoining(all []parked, at freshet.Progress) (some []parked, to freshet.Pro
 	for l, seq := range at {
 		to[l] = seq
 	}
+	var before parked
 	for _, p := range all {
-		if pos := to[p.lane]; p.after <= pos && pos < p.last {
+		if p.follows(before, to[p.lane]) {
 			some = append(some, p)
-			to[p.lane] = p.last
+			to[p.lane], before = p.last, p
 		}
 	}
 	return some, to

@@ -245,6 +245,19 @@ func TestPark_MoreThanMayBeParked_GoesOnFromTheOrigin(t *testing.T) {
 	}
 }
 
+// A seq that comes in several batches is parked in parts, and taken up whole.
+func TestPark_SeqInSeveralBatches_TakenUpWhole(t *testing.T) {
+	w := newWorld()
+	held := w.running(t, parking("t"))
+	start(t, held, freshet.Progress{lane0: -1})
+	commit(t, held, append(parts(-1, 4), batch(lane0, 4, 6))...)
+	commit(t, held, parts(6, 7)...)
+	freshettest.CheckOnce(t, "rows while it is held back", w.rows(t, "t"), map[string][]int64{})
+	start(t, w.running(t, parking()), freshet.Progress{lane0: -1})
+	freshettest.CheckOnce(t, "rows", w.rows(t, "t"), map[string][]int64{lane0.String(): {4, 4, 5, 6, 7, 7}})
+	freshettest.CheckOnce(t, "rejects", w.rejects(t, "t"), map[string][]int64{lane0.String(): {4, 4, 7, 7}})
+}
+
 // A table that cannot take its rows is held back alone, and what it could not take is parked.
 func TestPark_TableFails_HeldBackAloneIfWanted(t *testing.T) {
 	w := newWorld()

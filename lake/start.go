@@ -29,6 +29,9 @@ func (a *Target) Resume(ctx context.Context, table string, lanes []freshet.Lane)
 	if snap == nil {
 		return t.remembered(ctx, lanes)
 	}
+	if err := a.checkPlan(ctx); err != nil {
+		return nil, err
+	}
 	f := a.form()
 	for _, l := range lanes {
 		if err := f.checkIdentity(table, snap, l); err != nil {
@@ -44,7 +47,10 @@ func (a *Target) Resume(ctx context.Context, table string, lanes []freshet.Lane)
 	if snap, err = t.bringFeed(ctx, snap); err != nil {
 		return nil, err
 	}
-	p := f.progress(snap, lanes)
+	p, err := t.unfold(ctx, snap, f.progress(snap, lanes))
+	if err != nil {
+		return nil, err
+	}
 	if err := t.hold(ctx, p); err != nil {
 		return nil, err
 	}

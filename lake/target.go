@@ -87,12 +87,15 @@ type TargetOptions struct {
 
 // Target is a freshet.Target of Delta tables. Its zero value is not usable: see NewTarget.
 type Target struct {
-	app  string
-	open Opener
-	opts TargetOptions
-	tend *tender
-	care *upkeep   // nil: none is wanted
-	cuts *recorder // nil: no cuts are recorded
+	app     string
+	open    Opener
+	opts    TargetOptions
+	tend    *tender
+	care    *upkeep   // nil: none is wanted
+	cuts    *recorder // nil: no cuts are recorded
+	planned bool      // the plan may take effect, under mu
+
+	lead *Target // whose cuts show the tables of this one, too; nil: its own
 
 	fills  []fill   // of opts
 	beside []Beside // in a group of which this is the first: the others
@@ -207,6 +210,8 @@ type table struct {
 	tombstones *tombstones // nil: deleted keys need none
 	deleted    *deleteLog  // nil: deleted rows go nowhere
 	park       *park       // nil: nothing is parked
+
+	folded map[freshet.Lane]folded // what cuts say of lanes beyond their txns, under mu
 
 	index *rowIndex // of a keyed table, used by whoever has the turn; nil: not opened
 	waits *waiting  // of a keyed table, used by whoever commits to it: rows in quarantine whose key may come; nil: not read

@@ -33,6 +33,8 @@ type BuildOptions struct {
 	Observer func(p *Pipeline) freshet.Observer
 	// Logger takes what a person should see. Default: nothing is logged.
 	Logger *slog.Logger
+	// TakePlan lets files that have become others take effect although their tables are not level.
+	TakePlan bool
 	// ControlEvery is how often a supervised pipeline looks whether it is paused. Default 5 s.
 	ControlEvery time.Duration
 }
@@ -183,7 +185,7 @@ func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer,
 	opts := b.targetOptions(p, obs)
 	opts.Park = b.park(p, how)
 	if opts.Cuts != nil {
-		opts.Cuts.LeftOut = how.leftOut
+		opts.Cuts.LeftOut, opts.Cuts.TakePlan = how.leftOut, b.opts.TakePlan
 	}
 	main := lake.NewTarget(open, p.App, opts)
 	if !p.Target.Delta.hasLog() {

@@ -105,7 +105,9 @@ func (p *Pipeline) cuts() *lake.CutOptions {
 	}
 	asked := p.Target.Delta.Cuts.Value != ""
 	return &lake.CutOptions{Table: table, Always: asked || p.Days.Keep > 0, Plan: p.plan(),
-		Retention: p.CutRetention, KeepDays: int(p.Days.Keep)}
+		Retention: p.CutRetention, KeepDays: int(p.Days.Keep),
+		Of:    func(table string) bool { _, err := p.KnownTable(table); return err == nil },
+		Reads: func(l freshet.Lane) bool { return p.reads(l.Origin) || l.OriginID == "" }}
 }
 
 // plan is a hash of what decides which tables the pipeline has and how changes get into them.

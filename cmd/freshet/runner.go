@@ -24,6 +24,7 @@ type runFlags struct {
 	shutdownTimeout time.Duration
 	progress        string
 	controlEvery    time.Duration
+	takePlan        bool
 }
 
 func (f *runFlags) add(cmd *cobra.Command) {
@@ -36,6 +37,8 @@ func (f *runFlags) add(cmd *cobra.Command) {
 		"how long SIGTERM waits for what was read to be committed")
 	fs.DurationVar(&f.controlEvery, "control-every", 5*time.Second,
 		"how often to look whether the pipeline was paused or resumed")
+	fs.BoolVar(&f.takePlan, "take-plan", false,
+		"let a pipeline file that has changed take effect although the former one has left its tables apart")
 	fs.StringVar(&f.progress, "progress", "auto", "auto, bar, plain, json or off; auto: bar on a terminal, "+
 		"else a line every ten seconds")
 }
@@ -75,7 +78,7 @@ func (c *cli) newRunner(f runFlags) *runner {
 	}
 	r.builder = spec.NewBuilder(&spec.BuildOptions{
 		Bounded: f.untilCaughtUp, ShutdownTimeout: f.shutdownTimeout, EngineInfo: "Freshet/" + buildVersion,
-		Logger: logging.logger(), ControlEvery: f.controlEvery,
+		Logger: logging.logger(), ControlEvery: f.controlEvery, TakePlan: f.takePlan,
 		Observer: func(p *spec.Pipeline) freshet.Observer {
 			return r.observe(r.metrics.Observer(p.Namespace, p.Name.Value, "kafka"))
 		},
