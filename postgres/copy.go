@@ -89,24 +89,17 @@ func (c *copyReader) lines(b []byte) (rest []byte, err error) {
 	for len(b) > 0 {
 		line := b
 		b, err = c.line(b)
-		switch why := (*freshet.RejectError)(nil); {
-		case err == nil && b == nil:
+		switch {
+		case err != nil:
+			c.rows.undo()
+			if b, err = c.refuse(line, err); b == nil || err != nil {
+				return line, err
+			}
+		case b == nil:
 			c.rows.undo()
 			return line, nil
-		case err == nil:
-			c.rows.end()
-		case errors.As(err, &why):
-			c.rows.undo()
-			end := bytes.IndexByte(line, '\n')
-			if end < 0 {
-				return line, nil
-			}
-			if err := c.reject(line[:end], why); err != nil {
-				return nil, err
-			}
-			b = line[end+1:]
 		default:
-			return nil, err
+			c.rows.end()
 		}
 		if c.rows.bytes() >= c.bytes && c.rows.len() > 0 {
 			if err := c.full(); err != nil {
@@ -115,6 +108,20 @@ func (c *copyReader) lines(b []byte) (rest []byte, err error) {
 		}
 	}
 	return nil, nil
+}
+
+// refuse hands the line at the front of b to reject if why is a reason for that, and returns what is behind it, which is
+// not nil; nil when the line does not end.
+func (c *copyReader) refuse(b []byte, why error) (rest []byte, err error) {
+	var reject *freshet.RejectError
+	if !errors.As(why, &reject) {
+		return nil, why
+	}
+	end := bytes.IndexByte(b, '\n')
+	if end < 0 {
+		return nil, nil
+	}
+	return b[end+1:], c.reject(b[:end], reject)
 }
 
 // line takes the row at the front of b and returns what is behind it, which is not nil; nil when b ends before the row.
