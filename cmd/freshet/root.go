@@ -98,7 +98,7 @@ Every flag can also be set by a variable: FRESHET_ and its name in capitals, so 
 		"with -v)")
 	f.StringVar(&c.color, "color", "auto", "auto, always or never")
 	root.AddCommand(
-		c.quickstartCommand(), c.ingestCommand(), c.runCommand(), c.lintCommand(), c.initCommand(),
+		c.quickstartCommand(), c.ingestCommand(), c.runCommand(), c.lintCommand(), c.initCommand(), c.doctorCommand(),
 		c.schemaCommand(), c.pipelineCommand(),
 		c.tableCommand(), c.cutCommand(), c.progressCommand(), c.quarantineCommand(), c.explainCommand(),
 		c.completionCommand(root), c.versionCommand(),
