@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"lake":               {"", "delta", "store", "expr", "internal/keyindex"},
 	"docs":               {},
 	"interop":            {},
-	"spec": {"", "delta", "expr", "internal/demo", "internal/format", "kafka", "lake",
+	"spec": {"", "delta", "expr", "internal/demo", "internal/format", "kafka", "lake", "postgres",
 		"store", "transform"},
 	"cmd/freshet": {"*"},
 	"bench":       {"*"},

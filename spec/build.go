@@ -98,7 +98,7 @@ func (b *Builder) build(ctx context.Context, p *Pipeline, obs freshet.Observer, 
 	if err != nil {
 		return nil, err
 	}
-	source, err := b.kafkaSource(p, obs, how)
+	source, keyOf, err := b.source(p, obs, how)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (b *Builder) build(ctx context.Context, p *Pipeline, obs freshet.Observer, 
 		Name:   p.FullName(),
 		Source: source,
 		Steps:  steps,
-		Target: b.target(ctx, p, obs, how),
+		Target: b.target(ctx, p, obs, how, keyOf),
 		Options: freshet.Options{
 			Every:           t.Commit.Every,
 			MaxRows:         t.Commit.MaxRows,
@@ -119,6 +119,22 @@ func (b *Builder) build(ctx context.Context, p *Pipeline, obs freshet.Observer, 
 			Logger:          b.opts.Logger,
 		},
 	}, nil
+}
+
+// source makes the source, and what knows the keys of its tables; nil: the file does.
+func (b *Builder) source(p *Pipeline, obs freshet.Observer, how reading) (freshet.Source, func(string) []string, error) {
+	if p.Source.Postgres == nil {
+		s, err := b.kafkaSource(p, obs, how)
+		return s, nil, err
+	}
+	s, err := b.postgresSource(p, obs)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(p.Target.Delta.Key) > 0 {
+		return s, nil, nil
+	}
+	return s, s.Key, nil
 }
 
 // FullName is namespace and name.
@@ -180,9 +196,11 @@ func (s Step) build() (freshet.Step, error) {
 	return transform.NewSelect(columns)
 }
 
-func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer, how reading) freshet.Target {
+func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer, how reading,
+	keyOf func(string) []string) freshet.Target {
 	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
 	opts := b.targetOptions(p, obs)
+	opts.Key.Of = keyOf
 	opts.Park = b.park(p, how)
 	if opts.Cuts != nil {
 		opts.Cuts.LeftOut, opts.Cuts.TakePlan = how.leftOut, b.opts.TakePlan
@@ -260,8 +278,8 @@ func (b *Builder) lookedAfter(p *Pipeline, obs freshet.Observer, u freshet.Upkee
 
 // manyOrigins tells whether one table takes lanes of several topics.
 func (p *Pipeline) manyOrigins() bool {
-	k := p.Source.Kafka
-	return !strings.Contains(p.TargetTable(), "{topic}") && (len(k.Topics) > 1 || k.Pattern.Value != "")
+	k := p.kafka()
+	return !strings.Contains(p.TargetTable(), p.hole()) && (len(k.Topics) > 1 || k.Pattern.Value != "")
 }
 
 // quarantineOf is the quarantine table of a target table.
@@ -282,7 +300,7 @@ func (p *Pipeline) quarantineName(topic string) string {
 	if t := p.TargetTable(); !isPath(t) {
 		ns, _, _ = strings.Cut(t, ".")
 	}
-	return strings.NewReplacer("{ns}", ns, "{pipeline}", p.Name.Value, "{topic}", topic).Replace(name)
+	return strings.NewReplacer("{ns}", ns, "{pipeline}", p.Name.Value, p.hole(), topic).Replace(name)
 }
 
 func (p *Pipeline) format() (freshet.Format, error) {
@@ -381,8 +399,8 @@ func (b *Builder) Brokers(p *Pipeline) ([]string, error) {
 // client is how to reach the broker: what the connection says, under what the pipeline says. An embedded
 // broker is started.
 func (b *Builder) client(p *Pipeline) (KafkaClient, error) {
-	c := p.Source.Kafka.Client
-	if name := p.Source.Kafka.Connection.Value; name != "" {
+	c := p.kafka().Client
+	if name := p.kafka().Connection.Value; name != "" {
 		shared, _ := p.Project.connection(name)
 		client := *shared.Kafka
 		if c.TLS != nil {

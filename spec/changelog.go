@@ -87,20 +87,20 @@ func (p *Pipeline) checkLogTable(r *reader) {
 	t := p.Target.Delta
 	at, name := t.ChangeLog.at.where, t.ChangeLog.Value
 	for _, hole := range placeholder.FindAllString(name, -1) {
-		if hole != "{topic}" {
-			r.add(at, freshet.CodeBadValue, "{topic} is the one there is", "changelog: found %q, wanted no such placeholder", hole)
+		if !p.fits(hole) {
+			r.add(at, freshet.CodeBadValue, p.holes()+" is the one there is", "changelog: found %q, wanted no such placeholder", hole)
 			return
 		}
 	}
-	if many := strings.Contains(p.TargetTable(), "{topic}"); many != strings.Contains(name, "{topic}") {
-		r.add(at, freshet.CodeBadValue, "write {topic} in both, or in neither",
+	if many := strings.Contains(p.TargetTable(), p.hole()); many != strings.Contains(name, p.hole()) {
+		r.add(at, freshet.CodeBadValue, "write "+p.hole()+" in both, or in neither",
 			"changelog: found %s, wanted one for each table", name)
 		return
 	}
-	log, err := p.Project.TableURL(strings.ReplaceAll(name, "{topic}", "topic"))
+	log, err := p.Project.TableURL(p.fill(name, "topic"))
 	r.takeFault(at, err)
 	for what, other := range map[string]string{"the target itself": p.TargetTable(), "the quarantine table": p.quarantineName("topic")} {
-		url, err := p.Project.TableURL(strings.ReplaceAll(other, "{topic}", "topic"))
+		url, err := p.Project.TableURL(p.fill(other, "topic"))
 		if err == nil && url == log {
 			r.add(at, freshet.CodeBadValue, "write another name", "changelog: found %s, wanted another table", what)
 		}
@@ -132,12 +132,12 @@ func (p *Pipeline) checkFilled(w *walk) {
 
 // changeLogOf is the change log of a target table.
 func (p *Pipeline) changeLogOf(table string) string {
-	return strings.ReplaceAll(p.Target.Delta.ChangeLog.Value, "{topic}", p.topicOf(table))
+	return p.fill(p.Target.Delta.ChangeLog.Value, p.topicOf(table))
 }
 
 // topicOf is what stands for {topic} in the name of a target table; "" when nothing does.
 func (p *Pipeline) topicOf(table string) string {
-	if before, after, ok := strings.Cut(p.TargetTable(), "{topic}"); ok {
+	if before, after, ok := strings.Cut(p.TargetTable(), p.hole()); ok {
 		return strings.TrimSuffix(strings.TrimPrefix(table, before), after)
 	}
 	return ""

@@ -47,6 +47,9 @@ func (p *Pipeline) check(r *reader) {
 	if p.Source.Kafka != nil {
 		p.checkKafka(r)
 	}
+	if p.Source.Postgres != nil {
+		p.checkPostgres(r)
+	}
 	if p.Target.Delta != nil {
 		p.checkTarget(r)
 	}

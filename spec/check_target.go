@@ -28,13 +28,13 @@ func (p *Pipeline) checkTarget(r *reader) {
 		return
 	}
 	for _, hole := range placeholder.FindAllString(table.Value, -1) {
-		if hole != "{topic}" {
-			r.add(table.at.where, freshet.CodeBadValue, "{topic} is the one there is",
+		if !p.fits(hole) {
+			r.add(table.at.where, freshet.CodeBadValue, p.holes()+" is the one there is",
 				"table: found %q, wanted no such placeholder", hole)
 			return
 		}
 	}
-	concrete := strings.ReplaceAll(table.Value, "{topic}", "topic")
+	concrete := p.fill(table.Value, "topic")
 	if t.Path.Value != "" && !isPath(concrete) {
 		concrete = "./" + concrete
 		t.Path.Value = "./" + t.Path.Value
@@ -46,7 +46,7 @@ func (p *Pipeline) checkTarget(r *reader) {
 	}
 	r.takeFault(table.at.where, second(p.Project.TableURL(concrete)))
 	checkTwice(r, "partition column", t.PartitionBy)
-	t.checkKey(r)
+	t.checkKey(r, p.Source.Postgres != nil)
 	p.checkBeside(r)
 	t.checkHistory(r)
 	p.checkLog(r)
@@ -57,13 +57,13 @@ func (p *Pipeline) checkTarget(r *reader) {
 // keyed reports whether rows are told apart by a key.
 func (t *Delta) keyed() bool { return takesChanges(t.Mode) }
 
-// checkKey finds a key where there is none to be, and none where there must be one.
-func (t *Delta) checkKey(r *reader) {
+// checkKey finds a key where there is none to be, and none where there must be one; known says that the source knows it.
+func (t *Delta) checkKey(r *reader, known bool) {
 	checkTwice(r, "key column", t.Key)
 	checkTwice(r, "sequence column", t.SequenceBy)
 	at := cmp.Or(t.Table.at, t.Path.at)
 	switch {
-	case t.keyed() && len(t.Key) == 0 && at != nil:
+	case t.keyed() && len(t.Key) == 0 && !known && at != nil:
 		r.add(at.where, freshet.CodeBadValue, "write key: [id], with the columns that no two rows have alike",
 			"key: found none, and mode %s tells rows apart by it", t.Mode)
 	case t.Mode == "mirror" && len(t.SequenceBy) > 0:
@@ -112,9 +112,9 @@ func (p *Pipeline) checkQuarantine(r *reader) {
 		return
 	}
 	for _, hole := range placeholder.FindAllString(q.Value, -1) {
-		if hole != "{topic}" && hole != "{ns}" && hole != "{pipeline}" {
+		if !p.fits(hole) && hole != "{ns}" && hole != "{pipeline}" {
 			r.add(q.at.where, freshet.CodeBadValue, "", "quarantine table: found %q, wanted {ns}, {pipeline} or "+
-				"{topic}", hole)
+				p.holes(), hole)
 			return
 		}
 	}
@@ -125,7 +125,7 @@ func (p *Pipeline) checkQuarantine(r *reader) {
 	}
 	for _, t := range topics {
 		quarantine, err := p.Project.TableURL(p.quarantineName(t.Value))
-		table, err2 := p.Project.TableURL(strings.ReplaceAll(p.TargetTable(), "{topic}", t.Value))
+		table, err2 := p.Project.TableURL(p.fill(p.TargetTable(), t.Value))
 		if err == nil && err2 == nil && table == quarantine {
 			r.add(q.at.where, freshet.CodeBadValue, "leave it out, for one beside the table",
 				"quarantine table: found the target itself, wanted another table")

@@ -69,7 +69,7 @@ func (p *Pipeline) checkCuts(r *reader) {
 	default:
 		cuts, err := p.Project.TableURL(t.Cuts.Value)
 		r.takeFault(at, err)
-		table, err2 := p.Project.TableURL(strings.ReplaceAll(p.TargetTable(), "{topic}", "topic"))
+		table, err2 := p.Project.TableURL(p.fill(p.TargetTable(), "topic"))
 		if err == nil && err2 == nil && cuts == table {
 			r.add(at, freshet.CodeBadValue, "leave it out, for one beside the table",
 				"cuts: found the target itself, wanted another table")
@@ -88,7 +88,7 @@ func (p *Pipeline) CutsTable() string {
 		return t.Cuts.Value
 	}
 	if table := p.TargetTable(); isPath(table) {
-		return strings.TrimRight(strings.ReplaceAll(table, "{topic}", p.Name.Value), "/") + "_cuts"
+		return strings.TrimRight(p.fill(table, p.Name.Value), "/") + "_cuts"
 	}
 	ns, _, _ := strings.Cut(p.TargetTable(), ".")
 	if strings.Contains(ns, "{") {
@@ -115,11 +115,19 @@ func (p *Pipeline) plan() string {
 	t := p.Target.Delta
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %q %q %q %q %q %d", p.TargetTable(), t.Mode, texts(t.Key), texts(t.SequenceBy), t.Deletes,
-		texts(t.PartitionBy), p.Source.Kafka.names(), p.Days.Keep)
+		texts(t.PartitionBy), p.names(), p.Days.Keep)
 	if t.hasLog() {
 		fmt.Fprintf(h, " %q", t.ChangeLog.Value)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// names are what is read.
+func (p *Pipeline) names() []string {
+	if s := p.Source.Postgres; s != nil {
+		return append(texts(s.Tables), s.Publication, p.slot())
+	}
+	return p.Source.Kafka.names()
 }
 
 // names are the topics, or the pattern of their names.

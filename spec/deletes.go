@@ -87,7 +87,7 @@ func (p *Pipeline) deleteOptions(k *lake.KeyOptions) {
 		if name.Value == "" {
 			return nil
 		}
-		return func(table string) string { return strings.ReplaceAll(name.Value, "{topic}", p.topicOf(table)) }
+		return func(table string) string { return p.fill(name.Value, p.topicOf(table)) }
 	}
 	k.DeletesBefore, k.Deleted = lake.Deletes(t.DeletesBefore), beside(t.Deleted)
 	k.Tombstones = lake.TombstoneOptions{Table: beside(t.Tombstones.Table), Keep: t.Tombstones.Keep,
@@ -97,7 +97,7 @@ func (p *Pipeline) deleteOptions(k *lake.KeyOptions) {
 // checkBeside finds tables beside the target that are the target, or no tables.
 func (p *Pipeline) checkBeside(r *reader) {
 	t := p.Target.Delta
-	main, err := p.Project.TableURL(strings.ReplaceAll(p.TargetTable(), "{topic}", "topic"))
+	main, err := p.Project.TableURL(p.fill(p.TargetTable(), "topic"))
 	for _, b := range []struct {
 		what string
 		name Text
@@ -105,7 +105,7 @@ func (p *Pipeline) checkBeside(r *reader) {
 		if b.name.Value == "" || b.name.at == nil {
 			continue
 		}
-		url, fault := p.Project.TableURL(strings.ReplaceAll(b.name.Value, "{topic}", "topic"))
+		url, fault := p.Project.TableURL(p.fill(b.name.Value, "topic"))
 		r.takeFault(b.name.at.where, fault)
 		if err == nil && fault == nil && url == main {
 			r.add(b.name.at.where, freshet.CodeBadValue, "write another name", "%s: found the target itself, wanted another table",

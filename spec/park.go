@@ -99,8 +99,8 @@ func (p *Pipeline) Parked(ctx context.Context, table string) (*lake.Parked, erro
 // Tables are the tables of the pipeline, change logs among them, as far as their names are known: of a pattern of topics
 // they are not.
 func (p *Pipeline) Tables() []string {
-	topics := texts(p.Source.Kafka.Topics)
-	if !strings.Contains(p.TargetTable(), "{topic}") {
+	topics := texts(p.kafka().Topics)
+	if !strings.Contains(p.TargetTable(), p.hole()) {
 		topics = []string{""}
 	}
 	var all []string

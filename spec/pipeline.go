@@ -28,8 +28,9 @@ type Pipeline struct {
 
 // Source is where changes come from.
 type Source struct {
-	Kafka  *Kafka
-	Schema Schema
+	Kafka    *Kafka
+	Postgres *Postgres
+	Schema   Schema
 }
 
 // Schema says what columns records have.
@@ -107,7 +108,7 @@ type Quarantine struct {
 }
 
 const (
-	laterPart   = "leave it out: this version moves Kafka topics into Delta tables"
+	laterPart   = "leave it out: this version moves Kafka topics and PostgreSQL tables into Delta tables"
 	laterChecks = "leave it out; a filter step drops rows, and wrong types are quarantined by themselves"
 )
 
@@ -146,7 +147,7 @@ func (s *Source) shape() shape {
 		keys: []key{
 			{name: "kafka", doc: "Kafka topics.", is: maybe(&s.Kafka, (*Kafka).shape)},
 			{name: "schema", doc: "What columns records have. Default: they are inferred.", is: s.Schema.shape()},
-			{name: "postgres", later: laterPart},
+			{name: "postgres", doc: "A PostgreSQL database.", is: maybe(&s.Postgres, (*Postgres).shape)},
 			{name: "mysql", later: laterPart},
 			{name: "delta", later: laterPart},
 			{name: "files", later: laterPart},
@@ -224,7 +225,8 @@ func (t *Delta) shape() shape {
 	return object{
 		oneOf: []string{"table", "path"}, places: &t.at,
 		keys: slices.Concat([]key{
-			{name: "table", doc: "namespace.table, below the lake's root; {topic} in it makes one table a topic.",
+			{name: "table", doc: "namespace.table, below the lake's root; {topic} in it makes one table a " +
+				"topic, {schema} and {table} one for each table of a database.",
 				is: placed(&t.Table)},
 			{name: "path", doc: "The table's folder or URI: ./orders, /data/orders, s3://bucket/orders.",
 				is: placed(&t.Path)},

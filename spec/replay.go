@@ -25,6 +25,9 @@ func (p *Pipeline) QuarantineTable(table string) string { return p.quarantineOf(
 // what comes of them, each exactly once. The pipeline may run meanwhile.
 func (b *Builder) Replay(ctx context.Context, p *Pipeline, table string,
 	filter *lake.Filter) (*lake.Replayed, error) {
+	if err := p.onlyKafka("replaying out of quarantine"); err != nil {
+		return nil, err
+	}
 	f, err := p.format()
 	if err != nil {
 		return nil, err

@@ -133,6 +133,9 @@ func (p *Pipeline) endResync(ctx context.Context, r *lake.Resync) error {
 
 // resync is what loads a table again, and the pipeline that writes the copy.
 func (p *Pipeline) resync(ctx context.Context, topic, name string, plan lake.ResyncPlan) (*lake.Resync, *Pipeline, error) {
+	if err := p.onlyKafka("loading a table again"); err != nil {
+		return nil, nil, err
+	}
 	base, err := p.Project.TableURL(name)
 	if err != nil {
 		return nil, nil, err

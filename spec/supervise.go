@@ -42,7 +42,7 @@ func (b *Builder) Supervise(ctx context.Context, p *Pipeline) (*Supervised, erro
 // ControlTable is the table below which it lies what people say of the pipeline: its table. Of one with {topic} in it,
 // "_pipeline" stands in that place, which is no table.
 func (p *Pipeline) ControlTable() string {
-	return strings.ReplaceAll(p.TargetTable(), "{topic}", "_pipeline")
+	return p.fill(p.TargetTable(), "_pipeline")
 }
 
 // OpenControl opens the store in which it lies what people say of the pipeline.
@@ -74,7 +74,7 @@ func (p *Pipeline) matchTable(pattern, table string) (topic string, ok bool, err
 	if err != nil {
 		return "", false, err
 	}
-	url, err := p.Project.TableURL(strings.ReplaceAll(pattern, "{topic}", mark))
+	url, err := p.Project.TableURL(p.fill(pattern, mark))
 	if err != nil {
 		return "", false, err
 	}
@@ -89,7 +89,7 @@ func (p *Pipeline) matchTable(pattern, table string) (topic string, ok bool, err
 
 // reads reports whether the pipeline reads the topic.
 func (p *Pipeline) reads(topic string) bool {
-	k := p.Source.Kafka
+	k := p.kafka()
 	for _, t := range k.Topics {
 		if t.Value == topic {
 			return true
@@ -163,7 +163,7 @@ func (p *Pipeline) held(c *lake.Control) held {
 	sort.Strings(h.parked)
 	sort.Strings(whys)
 	h.why = strings.Join(whys, "; ")
-	if names := p.Source.Kafka.Topics; h.all == "" && len(names) > 0 && len(h.topics) >= len(names) {
+	if names := p.kafka().Topics; h.all == "" && len(names) > 0 && len(h.topics) >= len(names) {
 		h.all = h.why
 	}
 	return h

@@ -192,11 +192,13 @@ func modeOf(p *spec.Pipeline) string {
 
 func pipelineRecord(p *spec.Pipeline, said *lake.Control) record {
 	var topics []string
-	for _, t := range p.Source.Kafka.Topics {
-		topics = append(topics, t.Value)
-	}
-	if pattern := p.Source.Kafka.Pattern.Value; pattern != "" {
-		topics = append(topics, "/"+pattern+"/")
+	if k := p.Source.Kafka; k != nil {
+		for _, t := range k.Topics {
+			topics = append(topics, t.Value)
+		}
+		if pattern := k.Pattern.Value; pattern != "" {
+			topics = append(topics, "/"+pattern+"/")
+		}
 	}
 	return record{{name: "pipeline", value: p.FullName()}, {name: "file", value: p.File, text: shownPath(p.File)},
 		{name: "app", value: p.App}, {name: "topics", value: orEmpty(topics), text: strings.Join(topics, ", ")},
