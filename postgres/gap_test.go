@@ -1,0 +1,151 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/lake"
+)
+
+// fails runs the pipeline and wants it to end with this code, and words.
+func (m *mirror) fails(t *testing.T, code freshet.Code, words string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := m.pipeline(m.source(t, true), lake.Mirror).Run(ctx)
+	var e *freshet.Error
+	if !errors.As(err, &e) || e.Code != code || !strings.Contains(e.Msg, words) {
+		t.Errorf("got %v, want an error of code %s with %q", err, code, words)
+	}
+}
+
+// Whatever makes the log have a hole stops the pipeline, each by its name, and the tables stay as they are.
+func TestSlot_Gaps_EachNamed(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, mirroredDDL)
+		m := newMirror(t, address)
+		m.catchUp(t)
+		do(t, conn, "insert into public.keyed (id, n) values (1, 1)")
+		m.catchUp(t)
+		slot := quoteText(m.options.Slot)
+
+		do(t, conn, "insert into public.keyed (id, n) values (2, 2)")
+		do(t, conn, "select pg_replication_slot_advance("+slot+", pg_current_wal_lsn())")
+		m.fails(t, freshet.CodeGap, "the changes between are gone")
+
+		do(t, conn, "select pg_drop_replication_slot("+slot+")")
+		m.fails(t, freshet.CodeGap, "no such slot")
+
+		do(t, conn, "select pg_create_logical_replication_slot("+slot+", 'test_decoding')")
+		m.fails(t, freshet.CodeBadValue, `plugin "test_decoding"`)
+		do(t, conn, "select pg_drop_replication_slot("+slot+")")
+
+		do(t, conn, "select pg_create_logical_replication_slot("+slot+", 'pgoutput')")
+		m.fails(t, freshet.CodeGap, "the changes between are gone")
+		if got := m.rows(t, "public_keyed", "id"); len(got) != 1 {
+			t.Errorf("got the rows %v, want those before the gap", got)
+		}
+	})
+}
+
+func TestSlot_InUse_HolderNamed(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		do(t, connect(t, address), mirroredDDL)
+		m := newMirror(t, address)
+		m.catchUp(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := m.source(t, false)
+		done := make(chan error, 1)
+		go func() { done <- m.pipeline(first, lake.Mirror).Run(ctx) }()
+		watch := connect(t, address)
+		for active := false; !active; {
+			r, err := query(t.Context(), watch, "select active from pg_replication_slots where slot_name = $1", m.options.Slot)
+			if err != nil {
+				t.Fatal(err)
+			}
+			active = string(r[0][0]) == "t"
+		}
+		second := newMirror(t, address)
+		second.options.Patience = 100 * time.Millisecond
+		second.fails(t, freshet.CodeSourceRefused, "in use by process")
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestStream_Truncate_AsChosen(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, mirroredDDL)
+		m := newMirror(t, address)
+		m.catchUp(t)
+		do(t, conn, "insert into public.keyed (id, n) values (1, 1); truncate public.keyed, public.quiet")
+		m.catchUp(t)
+		for table, want := range map[string]int{"public_keyed": 1, "public_quiet": 1} {
+			if got := m.rows(t, lake.QuarantineName(table), "code", "row"); len(got) != want || !strings.Contains(got[0], "FRE-3016") {
+				t.Errorf("quarantine of %s: got %v, want the TRUNCATE", table, got)
+			}
+		}
+		m.options.Truncates = TruncateFail
+		do(t, conn, "truncate public.keyed")
+		m.fails(t, freshet.CodeTruncated, "was emptied by TRUNCATE")
+	})
+}
+
+// One transaction that is far larger than the memory for it, sent in parts by the server, with a savepoint undone in it: one
+// commit of each table, all of it, and nothing of it before.
+func TestStream_HugeTransaction_OneCommitATable(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, mirroredDDL)
+		m := newMirror(t, address)
+		m.options.MemoryBytes = 1 << 20
+		run := func() {
+			if err := m.pipeline(m.source(t, true), lake.Append).Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run()
+		before := m.version(t, "public_keyed")
+		do(t, conn, `begin; insert into public.keyed (id, n, v) select g, 1, repeat('x', 100) from generate_series(1, 150000) g;
+insert into public.quiet select generate_series(1, 10);
+savepoint a; update public.keyed set n = 2 where id <= 70000; rollback to a; delete from public.keyed where id > 149000; commit`)
+		run()
+		if got := m.version(t, "public_keyed") - before; got != 1 {
+			t.Errorf("got %d commits, want 1", got)
+		}
+		rows := m.rows(t, "public_keyed", lake.ChangeTypeColumn)
+		kinds := map[string]int{}
+		for _, r := range rows {
+			kinds[r]++
+		}
+		if kinds["|insert"] != 150000 || kinds["|delete"] != 1000 || len(rows) != 151000 {
+			t.Errorf("got %v, want 150000 inserts and 1000 deletes", kinds)
+		}
+	})
+}
+
+func (m *mirror) version(t *testing.T, table string) int64 {
+	t.Helper()
+	st, err := m.open(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := delta.Open(t.Context(), st, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := d.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap.Version()
+}
