@@ -1,6 +1,26 @@
 // Package postgres reads tables of a PostgreSQL database: what the catalog says of them, their rows, and the log of their
 // changes.
 //
-// The log is read by logical replication with the plugin pgoutput: one lane a database and slot, the seq is where in the
-// log a transaction ends. All changes of a transaction share that seq.
+// Source is a freshet.Source of the log, which it reads by logical replication with the plugin pgoutput: one lane a database,
+// the seq is where in the log a transaction ends. All changes of a transaction share that seq.
+//
+//	src, err := postgres.NewSource("postgres://freshet@db/shop", &postgres.Options{Slot: "shop"})
+//	p := &freshet.Pipeline{Name: "prod.shop", Source: src, Target: dst}
+//
+// Guarantees:
+//
+//   - The server may forget its log up to what every table holds, never more: Ack. Where a table goes on is asked from
+//     downstream, and a slot that begins behind that is a gap (CodeGap), as a missing or invalid one is.
+//   - Nothing of a transaction is delivered before its commit has arrived; of one that is larger than a batch, the parts follow
+//     each other (freshet.Batch.Unfinished). What savepoints undid is never delivered.
+//   - The server hears of us in time, whatever downstream does.
+//   - Memory is bounded by Options.MemoryBytes, whatever the size and number of transactions: the largest go to disk.
+//   - Values that the log leaves out are marked as not sent, and never null.
+//
+// How a change travels:
+//
+//	stream.go                        source.go, feed.go
+//	receive ─▶ assemble ─▶ arrivals ─▶ decode into the columns of its table ─▶ batches of all tables up to one place
+//
+// Non-goals: it does not load the rows that are in the tables already, and it does not take part in two-phase commits.
 package postgres
