@@ -51,6 +51,7 @@ const (
 	CodeTxnRetention   Code = "FRE-4005" // the table would forget our progress
 	CodeConflict       Code = "FRE-4006" // other writers kept winning
 	CodeNoVersion      Code = "FRE-4007" // the version or time is not there (any more)
+	CodeMissingFile    Code = "FRE-4008" // a file that the table's log names is not there
 
 	CodeStoreUnavailable Code = "FRE-5001" // the store does not answer
 	CodeStoreRefused     Code = "FRE-5002" // the store refuses credentials or rights

@@ -104,7 +104,7 @@ func findColumn(s *Schema, path string) (columnPlace, error) {
 	at := columnPlace{owner: &s.Fields}
 	get := func() Type { return &Struct{Fields: s.Fields} }
 	for n, part := range splitPath(path) {
-		missing := fmt.Errorf("column %q: the table has no such column", path)
+		missing := fmt.Errorf("column %q: the table has no such column; its columns are %s", path, columnList(s))
 		switch t := get().(type) {
 		case *Struct:
 			fields := &t.Fields

@@ -2,14 +2,18 @@ package delta
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/freshet-io/freshet/expr"
 )
 
 // AddConstraint adds a CHECK constraint, an expression in Spark's SQL, to the table, once all rows that are there keep
-// to it. Errors: *ConstraintError with a row that does not; *UnsupportedError for an expression that is not understood;
+// to it. Errors: *ConstraintError with a row that does not; *expr.Error for a column that is not there; *UnsupportedError
+// for an expression that is not understood;
 // as AlterOptions and Transaction.Commit. Spec: "CHECK Constraints".
 func (t *Table) AddConstraint(ctx context.Context, name, expression string, opts *AlterOptions) (CommitResult, error) {
 	return t.alter(ctx, fmt.Sprintf("add the constraint %q", name), opts, func(a *alteration) error {
@@ -24,6 +28,11 @@ func (t *Table) AddConstraint(ctx context.Context, name, expression string, opts
 		a.params = map[string]string{"name": name, "expr": expression}
 		a.meta.Configuration[key] = expression
 		r, err := newRule(a.schema, fmt.Sprintf("CHECK constraint %q", name), expression, nil)
+		var refused *UnsupportedError
+		var fault *expr.Error
+		if errors.As(err, &refused) && errors.As(refused.cause, &fault) && fault.Kind == expr.UnknownColumn {
+			return fmt.Errorf("%s: %w", expression, fault) // a slip, and nothing that we do not support
+		}
 		if err != nil {
 			return err
 		}

@@ -66,7 +66,7 @@ func newRule(schema *Schema, what, text string, to Type) (*rule, error) {
 		err = r.bind(schema, e, to)
 	}
 	if err != nil {
-		return nil, &UnsupportedError{Feature: fmt.Sprintf("the %s (%s), at %v", what, text, err), Write: true}
+		return nil, &UnsupportedError{Feature: fmt.Sprintf("the %s (%s), at %v", what, text, err), Write: true, cause: err}
 	}
 	return r, nil
 }

@@ -34,6 +34,7 @@ var (
 type UnsupportedError struct {
 	Feature string // "columnMapping", "reader version 4", "column default of amount" …
 	Write   bool   // the table can be read, but not written
+	cause   error  // of an expression that is not understood, else nil
 }
 
 func (e *UnsupportedError) Error() string {

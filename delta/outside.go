@@ -93,5 +93,6 @@ func absent(err error) error {
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	return fmt.Errorf("the file is not there, although the log names it; perhaps a vacuum has taken it: %w", err)
+	return fmt.Errorf("the file is not there, although the log names it; perhaps a vacuum has taken it: %w: %w",
+		ErrMissingFiles, err)
 }

@@ -59,7 +59,7 @@ type RestoreResult struct {
 // said what becomes of it.
 var ErrProgress = errors.New("progress of applications has moved on")
 
-// ErrMissingFiles says that files of a version are there no more, as after a vacuum.
+// ErrMissingFiles says that files of a version, which its log names, are there no more, as after a vacuum.
 var ErrMissingFiles = errors.New("files are missing")
 
 // Restore makes the table what it was at an older version: its files, schema, properties and domains, in a commit of its

@@ -152,6 +152,9 @@ func tableError(table string, err error) error {
 		e.Code, e.Class, e.Msg = freshet.CodeUnsupported, freshet.ClassInput, "the table cannot be used"
 	case errors.Is(err, delta.ErrCorrupt):
 		e.Code, e.Class, e.Msg = freshet.CodeCorrupt, freshet.ClassFailure, "the table is damaged"
+	case errors.Is(err, delta.ErrMissingFiles):
+		e.Code, e.Class, e.Msg = freshet.CodeMissingFile, freshet.ClassFailure, "a file of the table is not there"
+		e.Fix = "freshet table check " + table + " tells which are missing, and --fix takes them out; or read another version"
 	case errors.As(err, &syntax):
 		e.Code, e.Class, e.Msg, e.Err = exprCode(syntax), freshet.ClassInput, syntax.Error(), nil
 		e.Place = "--where"

@@ -35,8 +35,10 @@ type at struct {
 	asOf    string
 }
 
-func (a *at) add(cmd *cobra.Command) {
-	versionFlag(cmd, &a.version, "version", "the version (default: the newest)")
+func (a *at) add(cmd *cobra.Command) { a.addAs(cmd, "the version (default: the newest)") }
+
+func (a *at) addAs(cmd *cobra.Command, usage string) {
+	versionFlag(cmd, &a.version, "version", usage)
 	cmd.Flags().StringVar(&a.asOf, "as-of", "", "the version of a time, such as 2026-01-31T12:00:00Z")
 }
 
@@ -309,13 +311,36 @@ func historyRecord(e delta.HistoryEntry, now time.Time, short bool) record {
 		{name: "version", value: e.Version, right: true},
 		{name: "when", value: ago(now, e.Timestamp)},
 		{name: "operation", value: i.Operation},
-		{name: "rows", value: metric("+", m, "numOutputRows"), right: true},
-		{name: "files", value: strings.TrimSpace(metric("+", m, "numFiles", "numAddedFiles",
-			"numTargetFilesAdded") + " " +
+		{name: "rows", value: rowsText(m), right: true},
+		{name: "files", value: spaced(metric("+", m, "numFiles", "numAddedFiles", "numTargetFilesAdded"),
+			metric("~", m, "numDeletionVectorsAdded", "numTargetDeletionVectorsAdded"),
 			metric("−", m, "numRemovedFiles", "numTargetFilesRemoved", "numDeletedFiles")), right: true},
-		{name: "size", value: metricBytes(m, "numOutputBytes", "numAddedBytes"), right: true},
+		{name: "size", value: metricBytes(m, "numOutputBytes", "numAddedBytes", "numTargetBytesAdded"), right: true},
 		{name: "by", value: strings.TrimSpace(i.UserName + " " + i.EngineInfo)},
 	}
+}
+
+// rowsText says how many rows a commit inserted, changed and deleted, as far as its writer told. Of what it wrote, rows that were
+// there before and came along are none that were inserted.
+func rowsText(m map[string]string) string {
+	came := ""
+	if _, told := m["numTargetRowsInserted"]; told {
+		came = metric("+", m, "numTargetRowsInserted")
+	} else {
+		var wrote, copied int64
+		_, _ = fmt.Sscan(m["numOutputRows"], &wrote) // 0 when it is not told
+		_, _ = fmt.Sscan(m["numCopiedRows"], &copied)
+		if wrote > copied {
+			came = "+" + number(wrote-copied)
+		}
+	}
+	return spaced(came, metric("~", m, "numUpdatedRows", "numTargetRowsUpdated"),
+		metric("−", m, "numDeletedRows", "numTargetRowsDeleted"))
+}
+
+// spaced joins the texts that are not empty.
+func spaced(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), " ")
 }
 
 func optional(s string) any {

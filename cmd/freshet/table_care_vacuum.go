@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/lake"
 	"github.com/freshet-io/freshet/store"
@@ -157,7 +158,7 @@ it.`,
 		},
 	}
 	f := cmd.Flags()
-	a.add(cmd)
+	a.addAs(cmd, "the version to go back to; this or --as-of must be given")
 	f.StringVar(&progress, "progress", "", "keep or rewind, what becomes of the progress of pipelines")
 	f.BoolVar(&o.IgnoreMissing, "ignore-missing", false, "restore what a vacuum has left of the version")
 	f.BoolVar(&o.DryRun, "dry-run", false, "find what would be done, and do nothing")
@@ -176,6 +177,10 @@ func (c *cli) restore(ctx context.Context, name string, a at, o *delta.RestoreOp
 		return err
 	}
 	r, err := t.Restore(ctx, snap.Version(), o)
+	if errors.Is(err, delta.ErrMissingFiles) {
+		return &freshet.Error{Place: name, Class: freshet.ClassInput, Code: freshet.CodeNoVersion, Msg: err.Error(),
+			Fix: "choose a younger version, or give --ignore-missing"}
+	}
 	if err != nil {
 		return changeError(name, err)
 	}

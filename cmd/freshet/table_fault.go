@@ -70,8 +70,6 @@ func changeFault(e *freshet.Error, err error) bool {
 		e.Fix = "give --progress keep or --progress rewind"
 	case errors.Is(err, delta.ErrNotPartition):
 		e.Fix = "name partition columns only: see `freshet table describe`"
-	case errors.Is(err, delta.ErrMissingFiles):
-		e.Code, e.Fix = freshet.CodeNoVersion, "choose a younger version, or give --ignore-missing"
 	case errors.Is(err, delta.ErrTableExists):
 		e.Msg, e.Fix = "there is a Delta table here already", "choose another folder"
 	case errors.Is(err, delta.ErrDeletionVectors):
