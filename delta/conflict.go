@@ -140,7 +140,8 @@ func (tx *Transaction) check(s *Snapshot) error {
 	for _, app := range sortedNames(tx.expects) {
 		want := tx.expects[app]
 		got, ok := s.Txn(app)
-		if ok != want.present || ok && got != want.version {
+		differs := ok != want.present || ok && got != want.version
+		if differs && (want.settle == nil || !want.settle(got, ok)) {
 			return &ConflictError{Kind: ConflictTxn, Version: s.version,
 				Detail: fmt.Sprintf("progress of %q: found %s, wanted %s", app,
 					progressText(got, ok), progressText(want.version, want.present))}

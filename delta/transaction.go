@@ -50,6 +50,7 @@ type Transaction struct {
 type expectation struct {
 	version int64
 	present bool
+	settle  func(version int64, present bool) bool // asked of another; may be nil
 }
 
 // CommitResult tells where a transaction landed.
@@ -98,9 +99,15 @@ func (tx *Transaction) SetProtocol(p *Protocol) { tx.proto = p }
 // SetDomainMetadata replaces the configuration of a domain, or drops it.
 func (tx *Transaction) SetDomainMetadata(d DomainMetadata) { tx.domains = append(tx.domains, d) }
 
-// AddTxn records the progress of an application. Without an expectation of it, a winner that records progress
-// of the same application is a conflict.
+// AddTxn records the progress of an application, in the place of what was said of it before. Without an expectation of it, a
+// winner that records progress of the same application is a conflict.
 func (tx *Transaction) AddTxn(appID string, version int64) {
+	for i := range tx.txns {
+		if tx.txns[i].AppID == appID {
+			tx.txns[i].Version = version
+			return
+		}
+	}
 	tx.txns = append(tx.txns, Txn{AppID: appID, Version: version})
 }
 
@@ -108,7 +115,13 @@ func (tx *Transaction) AddTxn(appID string, version int64) {
 // every lost race, the progress of appID must equal version, or be absent when present is false; otherwise
 // Commit fails with a *ConflictError of kind ConflictTxn and nothing is written.
 func (tx *Transaction) ExpectTxn(appID string, version int64, present bool) {
-	tx.expects[appID] = expectation{version, present}
+	tx.expects[appID] = expectation{version: version, present: present}
+}
+
+// ExpectTxnOr is ExpectTxn, but of another progress that it finds it asks settle, which may change what AddTxn has said:
+// true takes it. It is asked by the goroutine that commits, anew of each version that the commit is built upon.
+func (tx *Transaction) ExpectTxnOr(appID string, version int64, present bool, settle func(version int64, present bool) bool) {
+	tx.expects[appID] = expectation{version, present, settle}
 }
 
 // Operation names what the commit does, in Spark's words: "WRITE", "STREAMING UPDATE", …; values of params

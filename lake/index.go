@@ -127,20 +127,11 @@ func (r *rowIndex) close() error {
 // bring makes the index show the snapshot: it is opened, brought forward, or made anew when it cannot be. Errors: of the
 // store; of the disk when even a new index cannot be made; *freshet.Error for another process that holds it.
 func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
-	if r.x == nil {
-		x, err := keyindex.Open(r.dir, r.identity)
-		if errors.Is(err, keyindex.ErrRebuild) {
-			x, err = keyindex.Create(r.dir, r.identity)
+	if err := r.open(); err != nil {
+		if errors.Is(err, keyindex.ErrCorrupt) {
+			return r.rebuild(ctx, snap)
 		}
-		if err != nil {
-			return r.held(err)
-		}
-		r.x = x
-		if r.window != nil && x.Version() != keyindex.None {
-			if err := r.window.read(x.Note()); err != nil {
-				return r.rebuild(ctx, snap)
-			}
-		}
+		return err
 	}
 	if r.window != nil && r.window.worn() {
 		return r.rebuild(ctx, snap)
@@ -152,7 +143,61 @@ func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 	if err == nil || !errors.Is(err, keyindex.ErrRebuild) && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
+	r.complain(err)
 	return r.rebuild(ctx, snap)
+}
+
+// complain tells of an index that is damaged, before it is made anew. It concerns nobody else, but a disk that does it again.
+func (r *rowIndex) complain(err error) {
+	if errors.Is(err, keyindex.ErrCorrupt) {
+		r.t.a.opts.Retry("key index of "+r.t.name, err)
+		r.t.a.opts.Recovered("key index of " + r.t.name)
+	}
+}
+
+// open opens the index if it is not. Errors: keyindex.ErrCorrupt when it is and must be made anew; *freshet.Error for another
+// process that holds it.
+func (r *rowIndex) open() error {
+	if r.x != nil {
+		return nil
+	}
+	x, err := keyindex.Open(r.dir, r.identity)
+	r.complain(err)
+	if errors.Is(err, keyindex.ErrRebuild) {
+		x, err = keyindex.Create(r.dir, r.identity)
+	}
+	if err != nil {
+		return r.held(err)
+	}
+	if r.x = x; r.window != nil && x.Version() != keyindex.None {
+		return r.window.read(x.Note())
+	}
+	return nil
+}
+
+// claim opens the index of a keyed table before there is anything to commit, so that a second copy of the app on this machine
+// is told at once. Whatever else is wrong with the index shows when it is needed.
+func (t *table) claim(snap *delta.Snapshot) error {
+	if !t.a.opts.gathers() {
+		return nil
+	}
+	select {
+	case t.turn <- struct{}{}:
+		defer t.endTurn()
+	default:
+		return nil // whoever commits has it
+	}
+	if t.index == nil {
+		index, err := newRowIndex(t, snap)
+		if err != nil {
+			return nil
+		}
+		t.index = index
+	}
+	if err := t.index.open(); errors.Is(err, keyindex.ErrLocked) {
+		return err
+	}
+	return nil
 }
 
 // held says of an index that another process has it, or that its folder will not do.
@@ -535,8 +580,11 @@ func (n *indexNews) lose(path string) {
 // landed brings the index forward by our own commit.
 func (r *rowIndex) landed(ctx context.Context, done *delta.EditResult, news *indexNews) error {
 	emptied := news.emptied(done)
-	if done.Version != r.x.Version()+1 || done.Copied > 0 || len(emptied) != done.FilesRemoved {
+	switch {
+	case done.Version != r.x.Version()+1:
 		return r.bring(ctx, done.Snapshot)
+	case done.Copied > 0, len(emptied) != done.FilesRemoved:
+		return r.copied(ctx, done, news)
 	}
 	c, err := r.x.Begin(done.Version)
 	if err != nil {
@@ -546,6 +594,29 @@ func (r *rowIndex) landed(ctx context.Context, done *delta.EditResult, news *ind
 		return errors.Join(err, c.Discard())
 	}
 	return r.commit(ctx, c)
+}
+
+// copied brings the index forward by our own commit, which rewrote files: it reads their keys, and knows which of them have no
+// row any more.
+func (r *rowIndex) copied(ctx context.Context, done *delta.EditResult, news *indexNews) error {
+	if r.t.tombstones == nil || news.note == "" && !r.showsTombstones() {
+		return r.bring(ctx, done.Snapshot)
+	}
+	c, err := r.begin(done.Version)
+	if err != nil {
+		return err
+	}
+	err = r.readCommits(ctx, done.Snapshot, c, done.Version)
+	if err == nil {
+		err = c.Bury(news.buried, news.ends)
+	}
+	if err != nil {
+		return errors.Join(err, c.Discard())
+	}
+	if news.note != "" {
+		c.Note(news.note)
+	}
+	return r.commit(ctx, c.Change)
 }
 
 func (r *rowIndex) tell(c *keyindex.Change, done *delta.EditResult, news *indexNews) error {

@@ -65,7 +65,7 @@ func (r *rowIndex) buryAll(ctx context.Context, c *indexChange) error {
 		}
 		files = append(files, *add)
 	}
-	return r.eachTombstone(ctx, files, func(keys []keyindex.Fingerprint, orders []byte) error {
+	return r.eachTombstone(ctx, r.tombs, files, func(keys []keyindex.Fingerprint, orders []byte) error {
 		return r.buryKeys(c, keys, orders)
 	})
 }
@@ -86,13 +86,13 @@ func (r *rowIndex) buryCommits(ctx context.Context, c *indexChange, from int64) 
 			}
 		}
 	}
-	err := r.eachTombstone(ctx, went, func(keys []keyindex.Fingerprint, orders []byte) error {
+	err := r.eachTombstone(ctx, r.tombs, went, func(keys []keyindex.Fingerprint, orders []byte) error {
 		return r.forgetKeys(c, keys, orders)
 	})
 	if err != nil {
 		return err
 	}
-	return r.eachTombstone(ctx, came, func(keys []keyindex.Fingerprint, orders []byte) error {
+	return r.eachTombstone(ctx, r.tombs, came, func(keys []keyindex.Fingerprint, orders []byte) error {
 		return r.buryKeys(c, keys, orders)
 	})
 }
@@ -107,10 +107,10 @@ func removed(r *delta.Remove) delta.Add {
 }
 
 // eachTombstone reads tombstones of these files, batch by batch: the key and the order of each.
-func (r *rowIndex) eachTombstone(ctx context.Context, files []delta.Add,
+func (r *rowIndex) eachTombstone(ctx context.Context, tombs *delta.Snapshot, files []delta.Add,
 	take func(keys []keyindex.Fingerprint, orders []byte) error) error {
 	columns := append(append([]string(nil), r.columns...), tombstoneOrigin, tombstoneOriginID, tombstoneLane, tombstoneSeq)
-	for rows, err := range r.tombs.ScanFiles(ctx, files, &delta.ScanOptions{Columns: columns}) {
+	for rows, err := range tombs.ScanFiles(ctx, files, &delta.ScanOptions{Columns: columns}) {
 		if err != nil {
 			return err
 		}

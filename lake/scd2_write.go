@@ -2,14 +2,11 @@ package lake
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/freshet-io/freshet/delta"
@@ -337,53 +334,5 @@ func appendMoment(b array.Builder, text string) {
 		b.AppendNull()
 		return
 	}
-	raw := []byte(text)
-	var word [8]byte
-	copy(word[8-min(8, len(raw)):], raw)
-	bits := binary.BigEndian.Uint64(word[:])
-	signed := func(width int) int64 { return int64(bits^1<<(8*width-1)) << (64 - 8*width) >> (64 - 8*width) }
-	switch b := b.(type) {
-	case *array.BooleanBuilder:
-		b.Append(bits == 1)
-	case *array.Int8Builder:
-		b.Append(int8(signed(1)))
-	case *array.Int16Builder:
-		b.Append(int16(signed(2)))
-	case *array.Int32Builder:
-		b.Append(int32(signed(4)))
-	case *array.Date32Builder:
-		b.Append(arrow.Date32(signed(4)))
-	case *array.Int64Builder:
-		b.Append(signed(8))
-	case *array.TimestampBuilder:
-		b.Append(arrow.Timestamp(signed(8)))
-	case *array.Float32Builder:
-		b.Append(math.Float32frombits(unordered32(uint32(bits))))
-	case *array.Float64Builder:
-		b.Append(math.Float64frombits(unordered64(bits)))
-	case *array.Decimal128Builder:
-		b.Append(decimal128.New(signed(8), binary.BigEndian.Uint64(raw[8:])))
-	}
-}
-
-// unordered64 is what ordered was made of, but that both zeroes are one and all NaN too.
-func unordered64(v uint64) uint64 {
-	switch {
-	case v == math.MaxUint64:
-		return math.Float64bits(math.NaN())
-	case v>>63 == 1:
-		return v &^ (1 << 63)
-	}
-	return ^v
-}
-
-// unordered32 is unordered64 of 32 bits.
-func unordered32(v uint32) uint32 {
-	switch {
-	case v == math.MaxUint32:
-		return math.Float32bits(float32(math.NaN()))
-	case v>>31 == 1:
-		return v &^ (1 << 31)
-	}
-	return ^v
+	appendSequence(b, []byte(text))
 }

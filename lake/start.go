@@ -47,6 +47,9 @@ func (a *Target) Resume(ctx context.Context, table string, lanes []freshet.Lane)
 	if snap, err = t.bringFeed(ctx, snap); err != nil {
 		return nil, err
 	}
+	if err := t.claim(snap); err != nil {
+		return nil, err
+	}
 	p, err := t.unfold(ctx, snap, f.progress(snap, lanes))
 	if err != nil {
 		return nil, err

@@ -80,15 +80,25 @@ type tombstones struct {
 // tell of moves it, and each depends on it: so no row lands that would not be written if its tombstone had been seen.
 const tombstoneTxn = "freshet#tombstones"
 
-// fence makes the transaction on the snapshot depend on which tombstones were known, of which this version is the newest.
-func (s *tombstones) fence(tx *delta.Transaction, snap, known *delta.Snapshot) {
+// fence makes the transaction on the snapshot depend on which tombstones were known, of which this version is the newest. Of
+// others that came since, it asks unconcerned whether they are of other keys: then they are no matter.
+func (s *tombstones) fence(tx *delta.Transaction, snap, known *delta.Snapshot, unconcerned func(now int64) bool) {
 	if s == nil {
 		return
 	}
-	expect(tx, snap, tombstoneTxn)
+	seen, had := snap.Txn(tombstoneTxn)
+	tx.ExpectTxnOr(tombstoneTxn, seen, had, func(now int64, has bool) bool {
+		if !has || !unconcerned(now) {
+			return false
+		}
+		if known == nil || now > known.Version() { // it never goes back: another one may have seen this
+			tx.AddTxn(tombstoneTxn, now)
+		}
+		return true
+	})
 	if id := besideTxn(s.name); known != nil {
-		expect(tx, snap, id)
-		if _, ok := snap.Txn(id); !ok {
+		if v, ok := snap.Txn(id); !ok {
+			tx.ExpectTxnOr(id, v, ok, func(int64, bool) bool { return true }) // others say the same
 			tx.AddTxn(id, 1)
 		}
 	}

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -329,6 +332,90 @@ func TestTombstones_DeleteLandsWhileARowIsOnItsWay_RowStaysOut(t *testing.T) {
 	close(thaw)
 	must(t, <-result)
 	compareItems(t, w.items(t, "t"), map[int64]item{})
+}
+
+// As above, but the key that is deleted meanwhile is another one: the row lands as it was written first.
+func TestTombstones_DeleteOfAnotherKeyLandsMeanwhile_NothingIsWrittenAnew(t *testing.T) {
+	w := newWorld()
+	frozen, thaw := make(chan struct{}), make(chan struct{})
+	var files atomic.Int64
+	opts := sequenced(lake.HardDeletes)
+	opts.Key.Columns, opts.Key.IndexDir = []string{"id"}, t.TempDir()
+	slow := lake.NewTarget(func(table string) (store.Store, error) {
+		return storetest.NewFaulty(w.store(table), func(op storetest.Op, key string, _ int) storetest.Fault {
+			switch {
+			case table == "t" && path.Ext(key) == ".parquet" && !strings.HasPrefix(key, "_") && op != storetest.OpGet && op != storetest.OpReadRange &&
+				op != storetest.OpDelete:
+				files.Add(1)
+			case table == "t" && op == storetest.OpPutIfAbsent && key == "_delta_log/00000000000000000002.json":
+				close(frozen)
+				return storetest.Fault{Kind: storetest.Slow, Release: thaw}
+			}
+			return storetest.Fault{}
+		}), nil
+	}, app, &opts)
+	t.Cleanup(func() { must(t, slow.Close(context.Background())) })
+	must(t, slow.Ensure(t.Context(), "t", itemSchema))
+	_, err := slow.Start(t.Context(), "t", freshet.Progress{keyedLane: -1, otherLane: -1})
+	must(t, err)
+	_, err = slow.Write(t.Context(), itemBatch("t", keyedLane, -1, []itemChange{put(1, 10, 5), del(3, 6)}))
+	must(t, err)
+	commits, err := slow.Seal(t.Context())
+	must(t, err)
+	result := make(chan error, 1)
+	go func() {
+		_, err := commits[0].Run(t.Context())
+		result <- err
+	}()
+	<-frozen
+	fastOpts := opts
+	fastOpts.Key.IndexDir = t.TempDir()
+	fast := w.running(t, &fastOpts)
+	_, err = fast.Resume(t.Context(), "t", []freshet.Lane{otherLane})
+	must(t, err)
+	_, err = fast.Write(t.Context(), itemBatch("t", otherLane, -1, []itemChange{del(2, 9)}))
+	must(t, err)
+	commitAll(t, fast)
+	wrote := files.Load()
+	close(thaw)
+	must(t, <-result)
+	compareItems(t, w.items(t, "t"), map[int64]item{1: put(1, 10, 5).item})
+	if again := files.Load(); again != wrote || wrote == 0 {
+		t.Errorf("got %d calls for data files before the other's commit, and %d after it, want as many", wrote, again)
+	}
+	must(t, write(t, slow, itemBatch("t", keyedLane, 1, []itemChange{put(2, 20, 8), put(3, 30, 5)})))
+	commitAll(t, slow) // which has seen both
+	compareItems(t, w.items(t, "t"), map[int64]item{1: put(1, 10, 5).item})
+}
+
+// Files that lose rows are rewritten, and what is remembered of deleted keys is not read again for it.
+func TestTombstones_CopyOnWrite_AreReadOnce(t *testing.T) {
+	w := newWorld()
+	var reads atomic.Int64
+	opts := sequenced(lake.HardDeletes)
+	opts.Key.Columns, opts.Key.IndexDir, opts.Key.CopyOnWrite = []string{"id"}, t.TempDir(), true
+	target := lake.NewTarget(func(table string) (store.Store, error) {
+		return storetest.NewFaulty(w.store(table), func(op storetest.Op, key string, _ int) storetest.Fault {
+			if table == lake.TombstonesName("t") && path.Ext(key) == ".parquet" && (op == storetest.OpGet || op == storetest.OpReadRange) {
+				reads.Add(1)
+			}
+			return storetest.Fault{}
+		}), nil
+	}, app, &opts)
+	t.Cleanup(func() { must(t, target.Close(context.Background())) })
+	must(t, target.Ensure(t.Context(), "t", itemSchema))
+	_, err := target.Start(t.Context(), "t", freshet.Progress{keyedLane: -1})
+	must(t, err)
+	for i, changes := range [][]itemChange{{put(1, 10, 1), put(2, 20, 2), put(3, 30, 3)}, {del(1, 9), put(2, 21, 9)},
+		{put(1, 11, 5), put(3, 31, 9)}, {del(2, 12)}, {put(2, 22, 11), put(1, 12, 10)}} {
+		after := []int64{-1, 2, 4, 6, 7}[i]
+		must(t, write(t, target, itemBatch("t", keyedLane, after, changes)))
+		commitAll(t, target)
+	}
+	compareItems(t, w.items(t, "t"), map[int64]item{1: put(1, 12, 10).item, 3: put(3, 31, 9).item})
+	if n := reads.Load(); n > 0 {
+		t.Errorf("got %d reads of tombstones, want none: all are its own", n)
+	}
 }
 
 func TestTombstones_MoreThanAreKept_TheOldestGo(t *testing.T) {

@@ -39,6 +39,9 @@ type UpkeepOptions struct {
 // shortestRetention is what keeps slow readers and writers from losing files under their hands.
 const shortestRetention = 168 * time.Hour
 
+// leastMemory is what rewriting a file takes at least.
+const leastMemory = 1 << 20
+
 // Validate reports all faults.
 func (o *UpkeepOptions) Validate() error {
 	var faults []error
@@ -48,6 +51,9 @@ func (o *UpkeepOptions) Validate() error {
 	}
 	if !(o.Deleted >= 0 && o.Deleted <= 1) {
 		fault("share of deleted rows: found %v, wanted more than 0 and up to 1", o.Deleted)
+	}
+	if o.MemoryBytes != 0 && o.MemoryBytes < leastMemory {
+		fault("memory: found %d bytes, wanted 1MiB or more", o.MemoryBytes)
 	}
 	if o.SmallFiles < 0 || o.SmallFiles == 1 {
 		fault("small files: found %d, wanted 2 or more", o.SmallFiles)

@@ -50,6 +50,9 @@ type upsert struct {
 	stored *storedRows                   // nil: none was needed
 	past   *storedPeriods                // of a history, in the place of stored
 
+	decided int64 // the version of the tombstones that it is found on
+	buried  int64 // that of its own; 0: it has none
+
 	counts  upsertCounts
 	rejects []keyReject
 	stays   []keyReject // of rows that came out of quarantine and stay there

@@ -37,6 +37,7 @@ func (c *commit) commitKeyed(ctx context.Context) (delta.CommitResult, error) {
 		case err == nil:
 			return delta.CommitResult{Version: done.Version, Retries: done.Retries, Snapshot: done.Snapshot}, nil
 		case staleIndex(err):
+			c.t.index.complain(err)
 			if err := c.t.index.rebuild(ctx, snap); err != nil {
 				return delta.CommitResult{}, err
 			}
@@ -80,7 +81,7 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 	done, err := w.edit.Commit(ctx, delta.EditCommit{
 		Operation: "STREAMING UPDATE", Params: c.withGroup(u.told()), Fill: func(tx *delta.Transaction) {
 			set.addTo(tx, snap)
-			c.t.tombstones.fence(tx, snap, c.t.index.tombs)
+			c.t.tombstones.fence(tx, snap, c.t.index.tombs, func(now int64) bool { return u.unconcerned(ctx, now) })
 			tx.ReadWhere(reads)
 		}})
 	if err != nil {
@@ -146,11 +147,13 @@ func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.
 		return nil, nil, err
 	}
 	rows.waits = waits
+	decided := markOf(c.t.index.tombs).version
 	w, err := c.t.writeChanges(ctx, snap, meta, to, rows)
 	if err != nil {
 		rows.release()
 		return nil, nil, err
 	}
+	w.decided = decided
 	return w.upsert, w, nil
 }
 

@@ -9,12 +9,13 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/expr"
 	"github.com/freshet-io/freshet/internal/keyindex"
 )
 
-// buried reports whether a tombstone says that the key was deleted.
-func (u *upsert) buried(i int) bool {
+// isBuried reports whether a tombstone says that the key was deleted.
+func (u *upsert) isBuried(i int) bool {
 	return u.at[i].File == keyindex.Tombstone && u.t.tombstones != nil
 }
 
@@ -77,7 +78,7 @@ func (c *commit) bury(ctx context.Context, w *upsertWriter) error {
 	if err != nil {
 		return explain(w.t.tombstones.name, err)
 	}
-	w.index.tombs = snap
+	w.index.tombs, w.upsert.buried = snap, snap.Version()
 	w.t.tombstones.due(w.index)
 	w.t.a.tend.checkpoint(snap.Table(), snap)
 	if now := markOf(snap); now.version == before.version+1 {
@@ -90,6 +91,42 @@ func (c *commit) bury(ctx context.Context, w *upsertWriter) error {
 		c.ended[t.row-first] = string(t.end)
 	}
 	return nil
+}
+
+// unconcerned reports whether the tombstones that came since the upsert was found, up to this version, are of other keys than
+// its own. What cannot be read is none of our keys' for sure.
+func (u *upsert) unconcerned(ctx context.Context, now int64) bool {
+	tombs, err := u.t.tombstones.look(ctx)
+	if err != nil || tombs == nil || tombs.Version() < now {
+		return false
+	}
+	if now <= u.decided {
+		return true
+	}
+	ours := map[keyindex.Fingerprint]bool{}
+	for i := range u.keys {
+		ours[u.keys[i].key] = true
+	}
+	other := true
+	for lc, err := range tombs.Table().Commits(ctx, u.decided+1, now) {
+		if err != nil {
+			return false
+		}
+		var files []delta.Add
+		for _, a := range lc.Actions {
+			if a.Add != nil && lc.Version != u.buried {
+				files = append(files, *a.Add)
+			}
+		}
+		err := u.index.eachTombstone(ctx, tombs, files, func(keys []keyindex.Fingerprint, _ []byte) error {
+			other = other && !slices.ContainsFunc(keys, func(key keyindex.Fingerprint) bool { return ours[key] })
+			return nil
+		})
+		if err != nil || !other {
+			return false
+		}
+	}
+	return true
 }
 
 // tombstoneRows are rows of the tombstones table.

@@ -33,7 +33,7 @@ func (u *upsert) walk(i int) act {
 	there := u.there(i)
 	w := walk{u: u, i: i, k: k, there: there, based: there, marked: there && u.storedIsDeleted(i), row: noRow, mark: noRow,
 		moved: noRow}
-	if u.index.sequence != nil && (there || u.buried(i)) {
+	if u.index.sequence != nil && (there || u.isBuried(i)) {
 		w.known = u.index.orderOf(u.known, i)
 	}
 	tied := u.contend(i)
@@ -82,7 +82,7 @@ func (u *upsert) contend(i int) []byte {
 			all = append(all, c)
 		}
 	}
-	if (u.there(i) || u.buried(i)) && bytes.Compare(greatest, u.index.orderOf(u.known, i).sequence()) < 0 {
+	if (u.there(i) || u.isBuried(i)) && bytes.Compare(greatest, u.index.orderOf(u.known, i).sequence()) < 0 {
 		return nil // all are late
 	}
 	finals := u.together.finals(all)
