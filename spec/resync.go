@@ -143,6 +143,9 @@ func (p *Pipeline) resync(ctx context.Context, topic, name string, plan lake.Res
 	url := strings.TrimRight(base, "/") + "/" + plan.Folder
 	copied, k, t := *p, *p.Source.Kafka, *p.Target.Delta
 	k.Group, k.InstanceID, k.ForgetGroup = p.App+"-"+plan.Folder, "", true
+	if k.SessionTimeout == 0 {
+		k.SessionTimeout = copySession
+	}
 	if k.Start.At == "latest" {
 		k.Start.At = ""
 	}
@@ -160,6 +163,19 @@ func (p *Pipeline) resync(ctx context.Context, topic, name string, plan lake.Res
 		}
 	}
 	return r, &copied, nil
+}
+
+// copySession is how long a copy's group waits for a member that was killed: only who runs the command anew waits for that.
+const copySession = 10 * time.Second
+
+// loadedElsewhere says of a copy that another process has open what that means.
+func loadedElsewhere(table string, err error) error {
+	var held *freshet.Error
+	if !errors.As(err, &held) || held.Code != freshet.CodeConflict || held.Class != freshet.ClassEnvironment {
+		return err
+	}
+	return &freshet.Error{Code: held.Code, Class: held.Class, Place: table, Err: err,
+		Msg: "another process on this machine is loading the table again", Fix: "wait until it is done, or end it: this one then goes on"}
 }
 
 // load has the copy catch up and swaps it in.
@@ -185,7 +201,7 @@ func (b *Builder) load(ctx context.Context, p, copied *Pipeline, r *lake.Resync,
 		}
 		pipe.Target = b.copyTarget(ctx, p, copied, r.Name, obs)
 		if err := pipe.Run(ctx); err != nil {
-			return nil, err
+			return nil, loadedElsewhere(r.Name, err)
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

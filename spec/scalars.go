@@ -143,13 +143,20 @@ func parseDuration(s string) (time.Duration, bool) {
 }
 
 // size is a number of bytes with its unit, at least one.
-func size(into *int64) shape {
+func size(into *int64) shape { return sizeFrom(into, 1, "1B") }
+
+// sizeFrom is a size of at least so many bytes.
+func sizeFrom(into *int64, least int64, text string) shape {
+	wanted := "a size with a unit, such as 64KiB, 128MiB or 1GB"
+	if least > 1 {
+		wanted += ", of at least " + text
+	}
 	return one{json: map[string]any{"type": "string", "pattern": `^[0-9.]+ ?([kMGT]i?)?B$`,
 		"examples": []string{"128MiB", "1GB"}},
 		parse: func(s string) (string, bool) {
 			v, ok := parseSize(s)
 			*into = v
-			return "a size with a unit, such as 64KiB, 128MiB or 1GB", ok && v > 0
+			return wanted, ok && v >= least
 		}}
 }
 

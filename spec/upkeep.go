@@ -24,7 +24,7 @@ func (u *Upkeep) shape() shape {
 		object{keys: []key{
 			{name: "cpu", doc: "The share of the time of all processors that upkeep may work. Default: 10%.",
 				is: percentage(&u.CPU)},
-			{name: "memory", doc: "What a file that is rewritten may hold in memory. Default: 64MiB.", is: size(&u.Memory)},
+			{name: "memory", doc: "What a file that is rewritten may hold in memory. Default: 64MiB.", is: sizeFrom(&u.Memory, 1<<20, "1MiB")},
 			{name: "deleted", doc: "The share of deleted rows in a partition above which files are written without them. " +
 				"Default: 5%.", is: percentage(&u.Deleted)},
 			{name: "small_files", doc: "How many small files of about one size a partition may have to which rows come. " +

@@ -54,6 +54,27 @@ func (c *cli) onePipeline(arg string) (*spec.Pipeline, error) {
 	return nil, usageError(fmt.Sprintf("found no file and no pipeline %q", arg), "the project has "+strings.Join(names, ", "))
 }
 
+// namedPipelines are those that arguments mean: files, folders, or names within the project; without any, the project's.
+func (c *cli) namedPipelines(args []string) (all []*spec.Pipeline, err error) {
+	if len(args) == 0 {
+		return c.load(nil, nil)
+	}
+	for _, arg := range args {
+		var some []*spec.Pipeline
+		if _, fault := os.Stat(arg); fault == nil {
+			some, err = c.load([]string{arg}, nil)
+		} else {
+			some = make([]*spec.Pipeline, 1)
+			some[0], err = c.onePipeline(arg)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
 // sayer is who runs the command.
 func sayer() string {
 	name := os.Getenv("USER")
@@ -77,14 +98,14 @@ func (c *cli) readControl(ctx context.Context, p *spec.Pipeline) (*lake.Control,
 func (c *cli) pipelineList() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: "list [FILE|DIR…]", Aliases: []string{"ls"},
+		Use: "list [PIPELINE|DIR…]", Aliases: []string{"ls"},
 		Short: "Pipelines, their tables, and whether they are held back",
-		Long: `List the pipelines of files or folders, without any those of the project: name, table, mode, and whether they are paused or
+		Long: `List pipelines, or those of files or folders, without any those of the project: name, table, mode, and whether they are paused or
 a table of theirs is being loaded again. Whether a process runs them it does not tell: ask the process's /readyz.`,
 		Example: `  freshet pipeline list
   freshet pipeline list shop -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, err := c.load(args, nil)
+			all, err := c.namedPipelines(args)
 			if err != nil {
 				return err
 			}
@@ -225,10 +246,13 @@ changes are read and parked beside it, in TABLE_parked, up to max_lag; "resume" 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pause := &lake.Pause{By: sayer(), Since: time.Now().UTC().Truncate(time.Second), Why: why}
 			return c.changePause(cmd.Context(), args[0], table, output, park, func(was *lake.Pause) *lake.Pause {
-				if was != nil {
-					return was
+				if was == nil {
+					return pause
 				}
-				return pause
+				if why != "" { // who began it, and when, stays
+					was.Why = why
+				}
+				return was
 			})
 		},
 	}
