@@ -293,7 +293,9 @@ func TestChangeLog_IsGone_StopsBeforeRowsAreMissing(t *testing.T) {
 	w, dir := newWorld(), t.TempDir()
 	opts := &lake.TargetOptions{Mode: lake.Mirror, Key: lake.KeyOptions{Columns: []string{"id"}, IndexDir: dir}}
 	life := func() error {
-		g := logged(w.open, opts)
+		theirs := *opts
+		theirs.Key.IndexDir = t.TempDir()
+		g := logged(w.open, &theirs)
 		must(t, g.Open(t.Context()))
 		defer func() { must(t, g.Close(context.Background())) }()
 		_, err := g.Resume(t.Context(), "t", []freshet.Lane{keyedLane})
