@@ -159,7 +159,7 @@ def upserts(bench):
         vectors = bench.with_vectors(plain, f"rows{millions}-with-vectors")
         runners = {"ours": partial(upserted, bench, vectors, source, "mirror", n, k)}
         if millions <= PEERS_UP_TO:
-            runners |= {f"ours+{mode}": partial(upserted, bench, vectors, source, mode, n, k) for mode in ("sequence", "mask", "soft")}
+            runners |= {f"ours+{mode}": partial(upserted, bench, vectors, source, mode, n, k) for mode in ("sequence", "mask", "soft", "log", "scd2")}
             fed = bench.with_vectors(plain, f"rows{millions}-with-feed", "delta.enableChangeDataFeed=true")
             runners["ours+feed"] = partial(upserted, bench, fed, source, "mirror", n, k)
             runners |= merges(bench, plain, vectors, source, n + k // 10)
@@ -168,10 +168,12 @@ def upserts(bench):
 
 def upserted(bench, table, source, mode, n, k):
     """A pipeline that makes its index, commits the source and goes on; then one that finds the index there."""
-    copy, index = bench.twin(table), bench.fresh("index")
+    copy = bench.fresh("history") if mode == "scd2" else bench.twin(table)
+    bench.fresh(copy.name + "_log")
+    index = bench.fresh("index")
     whole = run(["env", "GOMAXPROCS=2", ROOT / "bin/bench-ours", "upsert", copy, source, index, mode, n])
     found = steps_in(whole["printed"])
-    if mode != "soft":
+    if mode not in ("soft", "scd2"):
         bench.count(copy, n + k // 10 + 10 * k)
     found["again"] = OURS("upsert", copy, source, index, mode, n)["start"]
     for figures in found.values():

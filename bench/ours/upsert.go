@@ -32,27 +32,33 @@ var upsertModes = map[string]*lake.TargetOptions{
 	"sequence": {Mode: lake.Upsert, Key: lake.KeyOptions{SequenceBy: []string{sequenceColumn}}},
 	"mask":     {Mode: lake.Mirror},
 	"soft":     {Mode: lake.Mirror, Key: lake.KeyOptions{Deletes: lake.SoftDeletes}},
+	"log":      {Mode: lake.Mirror},
+	"scd2":     {Mode: lake.SCD2, Key: lake.KeyOptions{SequenceBy: []string{sequenceColumn}}},
 }
+
+// filledBy is how many rows a history is filled by at once.
+const filledBy = 1_000_000
 
 // upserter is a running pipeline's target and where its only lane stands.
 type upserter struct {
-	target *lake.Target
-	mode   string
-	lane   freshet.Lane
-	last   int64
-	keys   int64  // of the table at first; those from there on are new
-	folder string // of the table
+	target  freshet.Target
+	mode    string
+	lane    freshet.Lane
+	last    int64
+	keys    int64    // of the table at first; those from there on are new
+	folders []string // of the table, and of its change log
 }
 
 // upsert brings a source into a table of so many keys, through the target of a pipeline. Its steps are
 //
+//	fill     of a history, which nobody else has made: all keys
 //	start    the first commit, of ten rows: the key index is made when INDEX has none, else opened
 //	commit   the whole source
 //	stream   eight commits of as many random keys, with what merges of the index fall due
 //	forward  ten rows again, after somebody else has appended a file of ten times as many rows as the source
 func upsert(ctx context.Context, disk *store.Disk, args []string) error {
 	if len(args) != 4 || upsertModes[args[2]] == nil {
-		return errors.New("wanted TABLE SOURCE.arrow INDEX mirror|sequence|mask|soft KEYS")
+		return errors.New("wanted TABLE SOURCE.arrow INDEX mirror|sequence|mask|soft|log|scd2 KEYS")
 	}
 	batches, err := source(args[0])
 	if err != nil {
@@ -67,6 +73,11 @@ func upsert(ctx context.Context, disk *store.Disk, args []string) error {
 		return err
 	}
 	defer u.target.Close(ctx)
+	if u.mode == "scd2" && u.last < 0 {
+		if err := u.fill(ctx, batches[0], keys); err != nil {
+			return err
+		}
+	}
 	if err := u.step(ctx, "start", 1, batches[0].NewSlice(0, 10)); err != nil {
 		return err
 	}
@@ -83,10 +94,30 @@ func upsert(ctx context.Context, disk *store.Disk, args []string) error {
 	if err := u.step(ctx, "stream", streamCommits, others...); err != nil {
 		return err
 	}
+	if u.mode == "scd2" { // to which nobody else appends
+		return nil
+	}
 	if err := appendTen(ctx, disk, batches, 2*keys); err != nil {
 		return err
 	}
 	return u.step(ctx, "forward", 1, batches[0].NewSlice(0, 10))
+}
+
+// fill brings in all keys, under rows like these.
+func (u *upserter) fill(ctx context.Context, rows arrow.RecordBatch, keys int64) error {
+	for first := int64(0); first < keys; first += filledBy {
+		for at := first; at < min(first+filledBy, keys); {
+			n := min(rows.NumRows(), first+filledBy-at, keys-at)
+			if err := u.write(ctx, underKeys(rows.NewSlice(0, n), func(i int64) int64 { return at + i })); err != nil {
+				return err
+			}
+			at += n
+		}
+		if err := u.commit(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // appendTen appends the batches ten times, under new keys from first on, in one file.
@@ -115,8 +146,14 @@ func newUpserter(ctx context.Context, disk *store.Disk, index, mode string, keys
 	open := func(table string) (store.Store, error) {
 		return store.NewDisk(folder + strings.TrimPrefix(table, "t"))
 	}
-	u := &upserter{target: lake.NewTarget(open, "bench.upsert", &opts), folder: folder, mode: mode, keys: keys, last: -1,
+	main := lake.NewTarget(open, "bench.upsert", &opts)
+	u := &upserter{target: main, folders: []string{folder}, mode: mode, keys: keys, last: -1,
 		lane: freshet.Lane{Origin: "orders", OriginID: "1", Name: "0"}}
+	if mode == "log" {
+		log := lake.NewTarget(open, "bench.upsert", lake.ChangeLogOptions(&opts))
+		u.folders = append(u.folders, folder+"_log")
+		u.target = lake.NewGroup(main, lake.Beside{Target: log, Name: func(table string) string { return table + "_log" }})
+	}
 	if err := u.target.Open(ctx); err != nil {
 		return nil, err
 	}
@@ -157,23 +194,26 @@ func (u *upserter) step(ctx context.Context, name string, commits int, batches .
 	})
 }
 
-// written is the bytes of all files of the table but for its log.
+// written is the bytes of all files of the table, and of its change log, but for those of their logs.
 func (u *upserter) written() (bytes int64, err error) {
-	err = filepath.WalkDir(u.folder, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
+	for _, folder := range u.folders {
+		faults := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && d.Name() == "_delta_log":
+				return filepath.SkipDir
+			case d.IsDir():
+				return nil
+			}
+			info, err := d.Info()
+			if err == nil {
+				bytes += info.Size()
+			}
 			return err
-		case d.IsDir() && d.Name() == "_delta_log":
-			return filepath.SkipDir
-		case d.IsDir():
-			return nil
-		}
-		info, err := d.Info()
-		if err == nil {
-			bytes += info.Size()
-		}
-		return err
-	})
+		})
+		err = errors.Join(err, faults)
+	}
 	return bytes, err
 }
 
@@ -188,7 +228,7 @@ func (u *upserter) write(ctx context.Context, rows arrow.RecordBatch) error {
 	u.last = b.Last
 	ids := rows.Column(rows.Schema().FieldIndices(keyColumn)[0]).(*array.Int64)
 	switch u.mode {
-	case "sequence":
+	case "sequence", "scd2":
 		b.Rows = later(rows, b.Last)
 	case "soft": // every tenth is gone
 		for i := range int(n) {
