@@ -102,10 +102,8 @@ def snapshot(bench):
         n = int(files * bench.args.scale)
         log = bench.made(f"log{files}{kind}", ["mklog.py", ..., n, *([kind] if kind else [])])
         key = n // 2 * 250_000 + 500  # in one file
-        runners = dict(ours=lambda: flat(OURS("open", log, f"order_id = {key}")), delta_rs=lambda: flat(DELTA_RS("open", log, key)))
-        if files == MILLION:
-            runners |= dict(spark=lambda: flat(SPARK("open", log, key)))
-        bench.race(f"snapshot of {n} {kind or 'checkpointed'}", **runners)
+        bench.race(f"snapshot of {n} {kind or 'checkpointed'}", ours=lambda: flat(OURS("open", log, f"order_id = {key}")),
+                   delta_rs=lambda: flat(DELTA_RS("open", log, key)), spark=lambda: flat(SPARK("open", log, key)))
 
 
 def commits(bench):

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet-io/freshet/store"
 )
 
 // compactedFile is a file of the log that says what the commits of a range of versions say together. Spec: "Log Compaction
@@ -45,15 +47,22 @@ func logPieces(from, to int64, compacted []compactedFile) []logPiece {
 	return pieces
 }
 
-// fetchPieces yields the pieces with their texts, fetching a few side by side. A compacted file that cannot be read, is
-// damaged or says nothing gives way to its commits; backwards tells in which order these come. A missing commit is
-// store.ErrNotFound.
-func (t *Table) fetchPieces(ctx context.Context, pieces []logPiece, backwards bool) iter.Seq2[logPiece, error] {
+// piecesBytes bounds, by a guess, what is fetched side by side of the log.
+const piecesBytes = 16 << 20
+
+// fetchPieces yields the pieces with their texts, fetching a few side by side: fewer where they are large. bytes is what
+// they weigh together, as far as it is known. A text is there until the next piece is asked for. A compacted file that
+// cannot be read, is damaged or says nothing gives way to its commits; backwards tells in which order these come. A
+// missing commit is store.ErrNotFound.
+func (t *Table) fetchPieces(ctx context.Context, pieces []logPiece, bytes int64, backwards bool,
+) iter.Seq2[logPiece, error] {
+	atOnce := int(min(max(piecesBytes*int64(len(pieces))/max(bytes, 1), 1), commitsAtOnce))
 	return func(yield func(logPiece, error) bool) {
-		for batch := range slices.Chunk(pieces, commitsAtOnce) {
+		buffers := make([][]byte, atOnce)
+		for batch := range slices.Chunk(pieces, atOnce) {
 			group, gctx := errgroup.WithContext(ctx)
 			for i := range batch {
-				group.Go(func() error { return t.fetchPiece(gctx, &batch[i]) })
+				group.Go(func() error { return t.fetchPiece(gctx, &batch[i], buffers[i]) })
 			}
 			if err := group.Wait(); err != nil {
 				yield(logPiece{}, err)
@@ -64,7 +73,7 @@ func (t *Table) fetchPieces(ctx context.Context, pieces []logPiece, backwards bo
 					if !yield(batch[i], nil) {
 						return
 					}
-					batch[i].data = nil
+					buffers[i], batch[i].data = batch[i].data, nil
 					continue
 				}
 				for c, err := range t.fetchCommits(ctx, batch[i].begin(backwards), batch[i].begin(!backwards)) {
@@ -86,8 +95,8 @@ func (c compactedFile) begin(backwards bool) int64 {
 }
 
 // fetchPiece leaves the data of a compacted file that is no use nil.
-func (t *Table) fetchPiece(ctx context.Context, p *logPiece) error {
-	data, err := t.st.Get(ctx, p.key)
+func (t *Table) fetchPiece(ctx context.Context, p *logPiece, buffer []byte) error {
+	data, err := store.GetInto(ctx, t.st, p.key, buffer)
 	switch {
 	case p.compacted && ctx.Err() == nil && (err != nil || !wellFormed(data)):
 		return nil

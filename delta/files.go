@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"iter"
 	"slices"
 
@@ -49,7 +48,7 @@ func (s *Snapshot) sieved(ctx context.Context, want kinds, sieve *statsSieve) it
 // what the commits said before is looked up. A sieve may leave out adds.
 func (s *Snapshot) reconcile(ctx context.Context, want kinds, sieve *statsSieve) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
-		var seen fileSet
+		n := newest{want: want, sieve: sieve}
 		from := int64(0)
 		if s.checkpoint != nil {
 			from = s.checkpoint.version + 1
@@ -57,10 +56,11 @@ func (s *Snapshot) reconcile(ctx context.Context, want kinds, sieve *statsSieve)
 		if from <= s.version {
 			pieces := logPieces(from, s.version, s.compacted)
 			slices.Reverse(pieces)
-			seen.open(s.filesSinceCheckpoint())
-			for c, err := range s.table.fetchPieces(ctx, pieces, true) {
+			bytes := s.bytesSinceCheckpoint()
+			n.seen.open(filesIn(bytes))
+			for c, err := range s.table.fetchPieces(ctx, pieces, bytes, true) {
 				if err == nil {
-					err = yieldNewest(c, want, &seen, yield)
+					err = n.yield(c, yield)
 				}
 				if errors.Is(err, errStop) {
 					return
@@ -79,21 +79,25 @@ func (s *Snapshot) reconcile(ctx context.Context, want kinds, sieve *statsSieve)
 				yield(Action{}, s.gone(err))
 				return
 			}
-			if (len(seen.keys) == 0 || !seen.has(a.fileKey())) && !yield(a, nil) {
+			if !n.seen.has(a.fileKey()) && !yield(a, nil) {
 				return
 			}
 		}
 	}
 }
 
-// filesSinceCheckpoint guesses how many files the commits since the checkpoint name, by their bytes.
-func (s *Snapshot) filesSinceCheckpoint() int {
-	const bytesPerFile, most = 512, 1 << 20
-	bytes := s.logBytes
-	if s.checkpoint != nil {
-		bytes -= s.checkpoint.logBytes
+// bytesSinceCheckpoint is what the commits since the checkpoint weigh, as far as it is known.
+func (s *Snapshot) bytesSinceCheckpoint() int64 {
+	if s.checkpoint == nil {
+		return s.logBytes
 	}
-	return int(min(max(bytes, 0)/bytesPerFile, most))
+	return max(s.logBytes-s.checkpoint.logBytes, 0)
+}
+
+// filesIn guesses how many files so many bytes of commits name.
+func filesIn(bytes int64) int {
+	const bytesPerFile, most = 512, 1 << 20
+	return int(min(bytes/bytesPerFile, most))
 }
 
 var errStop = errors.New("the caller wants no more")
@@ -104,84 +108,73 @@ const (
 	heldBytes   = 150 // of the log, for an action beyond heldActions
 )
 
-// yieldNewest yields the file actions of a piece of the log that no newer one speaks of; the last of a commit
-// counts.
-func yieldNewest(c logPiece, want kinds, seen *fileSet, yield func(Action, error) bool) error {
-	var actions []Action
-	for a, err := range parseLog(c.key, c.data, want|kindFiles) {
+// newest finds the newest action of each file in pieces of the log, which are given from the newest to the
+// oldest.
+type newest struct {
+	want    kinds
+	sieve   *statsSieve
+	seen    fileSet
+	actions []fileAction // of a piece
+}
+
+// fileAction is what a piece of the log says of a file. An action that nobody wants is left out.
+type fileAction struct {
+	file fileHash
+	Action
+}
+
+// yield yields the file actions of a piece of the log that no newer one speaks of; the last of a commit counts.
+func (n *newest) yield(c logPiece, yield func(Action, error) bool) error {
+	r := newLogReader(c.data, n.want|kindFiles, n.sieve)
+	n.actions = n.actions[:0]
+	defer func() { clear(n.actions) }()
+	for a, err := range r.actions(c.key) {
 		if err != nil {
 			return err
 		}
-		if len(actions) >= heldActions && len(actions) > len(c.data)/heldBytes {
-			actions = nil
-			return yieldLast(c, want, seen, yield)
+		if len(n.actions) >= heldActions && len(n.actions) > len(c.data)/heldBytes {
+			n.actions = nil
+			return n.yieldLast(c, yield)
 		}
-		actions = append(actions, a)
+		file := n.seen.hash(a.fileKey())
+		if a.Add != nil && r.ruledOut || a.kinds()&n.want == 0 {
+			a = Action{} // it only hides what came before
+		}
+		n.actions = append(n.actions, fileAction{file, a})
 	}
-	for _, a := range slices.Backward(actions) {
-		if seen.add(a.fileKey()) && a.kinds()&want != 0 && !yield(a, nil) {
+	for i := len(n.actions) - 1; i >= 0; i-- {
+		a := &n.actions[i]
+		if n.seen.add(a.file) && a.kinds() != 0 && !yield(a.Action, nil) {
 			return errStop
 		}
 	}
 	return nil
 }
 
-// yieldLast is yieldNewest for pieces of very many tiny actions: it reads them twice, and holds where each file comes last.
-func yieldLast(c logPiece, want kinds, seen *fileSet, yield func(Action, error) bool) error {
-	last, n := make(map[[2]uint64]int), 0
+// yieldLast is yield for pieces of very many tiny actions: it reads them twice, and holds where each file comes last.
+func (n *newest) yieldLast(c logPiece, yield func(Action, error) bool) error {
+	last, at := make(map[fileHash]int), 0
 	for a, err := range parseLog(c.key, c.data, kindFiles) {
 		if err != nil {
 			return err
 		}
-		last[seen.hash(a.fileKey())] = n
-		n++
+		last[n.seen.hash(a.fileKey())] = at
+		at++
 	}
-	n = -1
-	for a, err := range parseLog(c.key, c.data, want|kindFiles) {
+	at = -1
+	for a, err := range parseLog(c.key, c.data, n.want|kindFiles) {
 		if err != nil {
 			return err
 		}
-		if n++; last[seen.hash(a.fileKey())] != n {
+		file := n.seen.hash(a.fileKey())
+		if at++; last[file] != at {
 			continue
 		}
-		if seen.add(a.fileKey()) && a.kinds()&want != 0 && !yield(a, nil) {
+		if n.seen.add(file) && a.kinds()&n.want != 0 && !yield(a, nil) {
 			return errStop
 		}
 	}
 	return nil
-}
-
-// fileSet is a set of files. It holds 128 bits of each file's key, under seeds of its own: two files are not
-// taken for one, not even by design of who names them. The zero value is empty; it takes files once it is
-// open.
-type fileSet struct {
-	seeds [2]maphash.Seed
-	keys  map[[2]uint64]struct{}
-}
-
-// open makes room for n files.
-func (f *fileSet) open(n int) {
-	f.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
-	f.keys = make(map[[2]uint64]struct{}, n)
-}
-
-func (f *fileSet) hash(key fileKey) (h [2]uint64) {
-	for i, seed := range f.seeds {
-		h[i] = maphash.Comparable(seed, key)
-	}
-	return h
-}
-
-func (f *fileSet) has(key fileKey) bool {
-	_, ok := f.keys[f.hash(key)]
-	return ok
-}
-
-// add reports whether the file was not there.
-func (f *fileSet) add(key fileKey) bool {
-	before := len(f.keys)
-	f.keys[f.hash(key)] = struct{}{}
-	return len(f.keys) > before
 }
 
 func (a *Action) fileKey() fileKey {

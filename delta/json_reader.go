@@ -3,17 +3,10 @@ package delta
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"math"
-	"math/bits"
 	"strconv"
-	"unicode/utf16"
-	"unicode/utf8"
 )
-
-// packedBytes is the room that a packed text with escapes finds; a longer one gets memory of its own.
-const packedBytes = 512
 
 // maxJSONDepth bounds how deep values of the log nest. What we read nests four deep; deeper values are only
 // skipped. Schemas, which nest deeper, are checked first, see ParseSchema.
@@ -22,7 +15,6 @@ const maxJSONDepth = 128
 var (
 	errJSONEnd   = errors.New("the JSON ends too early")
 	errJSONDepth = errors.New("the JSON nests too deep")
-	errJSONText  = errors.New("a string of the JSON is malformed")
 )
 
 // jsonReader walks JSON values in place: no reflection, no floating point, and strings are copied only when
@@ -81,16 +73,20 @@ func (r *jsonReader) object(field func(key []byte) error) error {
 	if r.null() {
 		return nil
 	}
-	return r.sequence('{', '}', func() error {
-		key, err := r.text()
-		if err != nil {
-			return err
+	more, err := r.begin('{', '}')
+	for more && err == nil {
+		var key []byte
+		if key, err = r.text(); err != nil {
+			break
 		}
-		if err := r.expect(':'); err != nil {
-			return err
+		if err = r.expect(':'); err != nil {
+			break
 		}
-		return field(key)
-	})
+		if err = field(key); err == nil {
+			more, err = r.goesOn('}')
+		}
+	}
+	return err
 }
 
 // array calls element for each element, which it must consume. A null counts as an array without elements.
@@ -98,36 +94,43 @@ func (r *jsonReader) array(element func() error) error {
 	if r.null() {
 		return nil
 	}
-	return r.sequence('[', ']', element)
+	more, err := r.begin('[', ']')
+	for more && err == nil {
+		if err = element(); err == nil {
+			more, err = r.goesOn(']')
+		}
+	}
+	return err
 }
 
-func (r *jsonReader) sequence(first, last byte, item func() error) error {
+// begin consumes the bracket that opens a value, and the one that closes it if there is nothing more in it.
+func (r *jsonReader) begin(first, last byte) (more bool, err error) {
 	if err := r.expect(first); err != nil {
-		return err
+		return false, err
 	}
 	if r.depth++; r.tooDeep(r.depth) {
-		return errJSONDepth
+		return false, errJSONDepth
 	}
-	if r.peek() == last {
+	if r.peek() != last {
+		return true, nil
+	}
+	r.pos++
+	r.depth--
+	return false, nil
+}
+
+// goesOn consumes what stands behind a part of a value: a comma, or the bracket that closes it.
+func (r *jsonReader) goesOn(last byte) (more bool, err error) {
+	switch r.peek() {
+	case ',':
+		r.pos++
+		return true, nil
+	case last:
 		r.pos++
 		r.depth--
-		return nil
+		return false, nil
 	}
-	for {
-		if err := item(); err != nil {
-			return err
-		}
-		switch r.peek() {
-		case ',':
-			r.pos++
-		case last:
-			r.pos++
-			r.depth--
-			return nil
-		default:
-			return r.fail("',' or " + strconv.QuoteRune(rune(last)))
-		}
-	}
+	return false, r.fail("',' or " + strconv.QuoteRune(rune(last)))
 }
 
 // raw consumes any value and returns its bytes, which alias the input.
@@ -196,99 +199,6 @@ func (r *jsonReader) literal() error {
 	return nil
 }
 
-// skipText consumes a string.
-func (r *jsonReader) skipText() error {
-	_, plain, err := r.plain()
-	if err != nil || plain {
-		return err
-	}
-	for i := nextMark(r.data, r.pos); i < len(r.data); i = nextMark(r.data, i+2) {
-		if r.data[i] == '"' {
-			r.pos = i + 1
-			return nil
-		}
-	}
-	return errJSONEnd
-}
-
-// nextMark is where the next quote or backslash stands, from a position on; the end or beyond when there is
-// none.
-func nextMark(b []byte, from int) int {
-	for ; from+8 <= len(b); from += 8 {
-		w := binary.LittleEndian.Uint64(b[from:])
-		if hit := bytesOf(w, '"') | bytesOf(w, '\\'); hit != 0 {
-			return from + bits.TrailingZeros64(hit)/8
-		}
-	}
-	for ; from < len(b) && b[from] != '"' && b[from] != '\\'; from++ {
-	}
-	return from
-}
-
-// bytesOf has the highest bit of the lowest byte of w that is c, and none below it.
-func bytesOf(w uint64, c byte) uint64 {
-	const ones = 0x0101010101010101
-	w ^= uint64(c) * ones
-	return (w - ones) &^ w & (ones << 7)
-}
-
-// text consumes a string. The bytes alias the input unless the string holds escapes.
-func (r *jsonReader) text() ([]byte, error) {
-	body, plain, err := r.plain()
-	if err != nil || plain {
-		return body, err
-	}
-	return r.unescape(make([]byte, 0, r.escaped()))
-}
-
-// escaped is how many bytes there are up to the quote that closes the string: what it says has no more.
-func (r *jsonReader) escaped() int {
-	i := nextMark(r.data, r.pos)
-	for i < len(r.data) && r.data[i] != '"' {
-		i = nextMark(r.data, i+2)
-	}
-	return min(i, len(r.data)) - r.pos
-}
-
-// plain consumes a string if it holds no escapes, else only the quote that opens it.
-func (r *jsonReader) plain() (body []byte, ok bool, err error) {
-	if err := r.expect('"'); err != nil {
-		return nil, false, err
-	}
-	rest := r.data[r.pos:]
-	end := bytes.IndexByte(rest, '"')
-	if end < 0 {
-		return nil, false, errJSONEnd
-	}
-	if bytes.IndexByte(rest[:end], '\\') >= 0 {
-		return nil, false, nil
-	}
-	r.pos += end + 1
-	return rest[:end], true, nil
-}
-
-// str consumes a string or null, which is "".
-func (r *jsonReader) str() (string, error) {
-	if r.null() {
-		return "", nil
-	}
-	b, err := r.text()
-	return string(b), err
-}
-
-// packed is str for texts of which there are many. They share memory, see textBlocks.
-func (r *jsonReader) packed() (string, error) {
-	if r.null() {
-		return "", nil
-	}
-	body, plain, err := r.plain()
-	if err != nil || plain {
-		return r.texts.of(body), err
-	}
-	out, err := r.unescape(r.texts.room(packedBytes))
-	return r.texts.keep(out), err
-}
-
 // bool consumes true, false or null, which is false.
 func (r *jsonReader) bool() (bool, error) {
 	if r.null() {
@@ -323,7 +233,22 @@ func (r *jsonReader) int() (int64, error) {
 	if err := r.literal(); err != nil {
 		return 0, err
 	}
-	return strconv.ParseInt(string(r.data[start:r.pos]), 10, 64)
+	return parseInt(r.data[start:r.pos])
+}
+
+// parseInt is strconv.ParseInt, at once where the text is digits that cannot be too many.
+func parseInt(text []byte) (v int64, err error) {
+	const surelyFits = 18
+	if len(text) == 0 || len(text) > surelyFits {
+		return strconv.ParseInt(string(text), 10, 64)
+	}
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return strconv.ParseInt(string(text), 10, 64)
+		}
+		v = 10*v + int64(c-'0')
+	}
+	return v, nil
 }
 
 // optional consumes an integer, or null, for which it returns nil.
@@ -424,71 +349,4 @@ func (r *jsonReader) skipAction() error {
 		return nil
 	}
 	return r.skip()
-}
-
-// unescape consumes the rest of a string, the quote that closes it included, and appends what it says to out.
-func (r *jsonReader) unescape(out []byte) ([]byte, error) {
-	for {
-		mark := nextMark(r.data, r.pos)
-		if mark+1 >= len(r.data) && (mark >= len(r.data) || r.data[mark] != '"') {
-			return nil, errJSONEnd
-		}
-		out = append(out, r.data[r.pos:mark]...)
-		r.pos = mark + 1
-		if r.data[mark] == '"' {
-			return out, nil
-		}
-		c := r.data[r.pos]
-		r.pos++
-		switch c {
-		case '"', '\\', '/':
-			out = append(out, c)
-		case 'b':
-			out = append(out, '\b')
-		case 'f':
-			out = append(out, '\f')
-		case 'n':
-			out = append(out, '\n')
-		case 'r':
-			out = append(out, '\r')
-		case 't':
-			out = append(out, '\t')
-		case 'u':
-			v, size, err := unescapeUnicode(r.data[r.pos:])
-			if err != nil {
-				return nil, err
-			}
-			out = utf8.AppendRune(out, v)
-			r.pos += size
-		default:
-			return nil, errJSONText
-		}
-	}
-}
-
-// unescapeUnicode decodes what follows \u, a second half of a surrogate pair included.
-func unescapeUnicode(b []byte) (rune, int, error) {
-	v, err := hexRune(b)
-	if err != nil || !utf16.IsSurrogate(v) {
-		return v, 4, err
-	}
-	if len(b) >= 10 && b[4] == '\\' && b[5] == 'u' {
-		if low, err := hexRune(b[6:]); err == nil {
-			if pair := utf16.DecodeRune(v, low); pair != utf8.RuneError {
-				return pair, 10, nil
-			}
-		}
-	}
-	return utf8.RuneError, 4, nil
-}
-
-func hexRune(b []byte) (rune, error) {
-	if len(b) < 4 {
-		return 0, errJSONText
-	}
-	v, err := strconv.ParseUint(string(b[:4]), 16, 16)
-	if err != nil {
-		return 0, errJSONText
-	}
-	return rune(v), nil
 }

@@ -84,7 +84,11 @@ func (b *builder) replay(ctx context.Context, seg *segment) error {
 	if ok, err := b.fromChecksum(ctx, seg); ok || err != nil {
 		return err
 	}
-	for c, err := range b.table.fetchPieces(ctx, logPieces(b.version+1, seg.last, seg.compacted), false) {
+	pieces, bytes := logPieces(b.version+1, seg.last, seg.compacted), int64(0)
+	for _, o := range seg.commits {
+		bytes += o.Size
+	}
+	for c, err := range b.table.fetchPieces(ctx, pieces, bytes, false) {
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // kinds is a set of kinds of actions.
@@ -37,16 +38,35 @@ var kindOf = map[string]kinds{
 // order. name is what errors call the file. The texts of actions do not alias data. Objects may span lines,
 // and unknown actions and fields are passed over, as readers must. Errors: ErrCorrupt, with the line.
 func parseLog(name string, data []byte, want kinds) iter.Seq2[Action, error] {
+	return newLogReader(data, want, nil).actions(name)
+}
+
+// logReader is parseLog as it goes on.
+type logReader struct {
+	jsonReader
+	want  kinds
+	sieve *statsSieve // nil: none
+	adds  []Add       // room for those to come
+	stats []byte      // of an add, for the sieve
+	// ruledOut says that the sieve rejects the add that came last, whose statistics are left out then.
+	ruledOut bool
+}
+
+func newLogReader(data []byte, want kinds, sieve *statsSieve) *logReader {
+	r := &logReader{want: want, sieve: sieve}
+	r.data, r.texts.most = data, len(data)
+	return r
+}
+
+func (r *logReader) actions(name string) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
-		r := &jsonReader{data: data}
-		r.texts.most = len(data)
 		for r.peek() != 0 {
 			start := r.pos
-			a, found, err := parseAction(r, want)
+			a, found, err := r.action()
 			if err != nil {
-				line := 1 + bytes.Count(data[:min(r.pos, len(data))], []byte("\n"))
-				if r.pos >= len(data) {
-					line = 1 + bytes.Count(data[:start], []byte("\n"))
+				line := 1 + bytes.Count(r.data[:min(r.pos, len(r.data))], []byte("\n"))
+				if r.pos >= len(r.data) {
+					line = 1 + bytes.Count(r.data[:start], []byte("\n"))
 				}
 				yield(Action{}, corrupt("%s:%d: %v", name, line, err))
 				return
@@ -58,12 +78,12 @@ func parseLog(name string, data []byte, want kinds) iter.Seq2[Action, error] {
 	}
 }
 
-func parseAction(r *jsonReader, want kinds) (a Action, found bool, err error) {
+func (r *logReader) action() (a Action, found bool, err error) {
 	if r.peek() != '{' {
 		return a, false, r.fail("an object")
 	}
 	err = r.object(func(key []byte) error {
-		kind := kindOf[string(key)] & want
+		kind := kindOf[string(key)] & r.want
 		if kind == 0 {
 			return r.skipAction()
 		}
@@ -71,7 +91,7 @@ func parseAction(r *jsonReader, want kinds) (a Action, found bool, err error) {
 			return nil
 		}
 		found = true
-		if err := a.parse(r, kind, want); err != nil {
+		if err := a.parse(r, kind); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 		return nil
@@ -79,48 +99,57 @@ func parseAction(r *jsonReader, want kinds) (a Action, found bool, err error) {
 	return a, found, err
 }
 
-func (a *Action) parse(r *jsonReader, kind, want kinds) (err error) {
+func (a *Action) parse(r *logReader, kind kinds) (err error) {
 	switch kind {
 	case kindCommitInfo:
 		a.CommitInfo = &CommitInfo{}
-		err = a.CommitInfo.parse(r)
+		err = a.CommitInfo.parse(&r.jsonReader)
 	case kindProtocol:
 		a.Protocol = &Protocol{}
-		err = a.Protocol.parse(r)
+		err = a.Protocol.parse(&r.jsonReader)
 	case kindMetadata:
 		a.Metadata = &Metadata{}
-		err = a.Metadata.parse(r)
+		err = a.Metadata.parse(&r.jsonReader)
 	case kindTxn:
 		a.Txn = &Txn{}
-		err = a.Txn.parse(r)
+		err = a.Txn.parse(&r.jsonReader)
 	case kindDomain:
 		a.DomainMetadata = &DomainMetadata{}
-		err = a.DomainMetadata.parse(r)
+		err = a.DomainMetadata.parse(&r.jsonReader)
 	case kindAdd:
-		a.Add = &Add{}
-		err = a.Add.parse(r, want&kindStats != 0)
+		a.Add = r.newAdd()
+		err = a.Add.parseFile(r, nil)
 	case kindRemove:
 		a.Remove = &Remove{}
-		err = a.Remove.parse(r, want&kindStats != 0)
+		err = a.Remove.parse(r)
 	case kindCDC:
 		a.CDC = &CDC{}
-		err = a.CDC.parse(r)
+		err = a.CDC.parse(&r.jsonReader)
 	case kindCheckpoint:
 		a.CheckpointMetadata = &CheckpointMetadata{}
-		err = a.CheckpointMetadata.parse(r)
+		err = a.CheckpointMetadata.parse(&r.jsonReader)
 	case kindSidecar:
 		a.Sidecar = &Sidecar{}
-		err = a.Sidecar.parse(r)
+		err = a.Sidecar.parse(&r.jsonReader)
 	}
 	return err
 }
 
-func (a *Add) parse(r *jsonReader, stats bool) error { return a.parseFile(r, stats, nil) }
+// newAdd returns an empty add action, of which a few are made at once if there may be many.
+func (r *logReader) newAdd() *Add {
+	const perFile = 256 // bytes
+	if len(r.adds) == 0 {
+		r.adds = make([]Add, min(addsAtOnce, 1+(len(r.data)-r.pos)/perFile))
+	}
+	a := &r.adds[0]
+	r.adds, r.ruledOut = r.adds[1:], false
+	return a
+}
 
-func (a *Remove) parse(r *jsonReader, stats bool) error {
+func (a *Remove) parse(r *logReader) error {
 	var f Add
 	var own removal
-	err := f.parseFile(r, stats, &own)
+	err := f.parseFile(r, &own)
 	*a = Remove{Path: f.Path, DeletionTimestamp: own.at, DataChange: f.DataChange,
 		ExtendedFileMetadata: own.extended, PartitionValues: f.PartitionValues, Size: own.size, Stats: f.Stats,
 		Tags: f.Tags, DeletionVector: f.DeletionVector, BaseRowID: f.BaseRowID,
@@ -135,7 +164,7 @@ type removal struct {
 }
 
 // parseFile takes an add, or, where of is there, a remove.
-func (a *Add) parseFile(r *jsonReader, stats bool, of *removal) error {
+func (a *Add) parseFile(r *logReader, of *removal) error {
 	err := r.object(func(key []byte) (err error) {
 		switch string(key) {
 		case "path":
@@ -153,11 +182,11 @@ func (a *Add) parseFile(r *jsonReader, stats bool, of *removal) error {
 		case "dataChange":
 			a.DataChange, err = r.bool()
 		case "stats":
-			a.Stats, err = r.stats(stats)
+			a.Stats, err = r.fileStats(of == nil)
 		case "tags":
 			a.Tags, err = r.stringMap()
 		case "deletionVector":
-			a.DeletionVector, err = parseDeletionVector(r)
+			a.DeletionVector, err = parseDeletionVector(&r.jsonReader)
 		case "baseRowId":
 			a.BaseRowID, err = r.optional()
 		case "defaultRowCommitVersion":
@@ -165,7 +194,7 @@ func (a *Add) parseFile(r *jsonReader, stats bool, of *removal) error {
 		case "clusteringProvider":
 			a.ClusteringProvider, err = r.str()
 		default:
-			err = of.parse(r, key)
+			err = of.parse(&r.jsonReader, key)
 		}
 		return err
 	})
@@ -193,16 +222,29 @@ func (m *removal) parse(r *jsonReader, key []byte) (err error) {
 	return err
 }
 
-// stats consumes the statistics of a file, a JSON text, and returns them if they are wanted. A writer that
-// put an object in the place of its text is understood.
-func (r *jsonReader) stats(wanted bool) (string, error) {
+// fileStats consumes the statistics of a file, a JSON text, and returns them if they are wanted. A writer that
+// put an object in the place of its text is understood. Of an add the sieve sees them first.
+func (r *logReader) fileStats(ofAdd bool) (string, error) {
 	switch {
-	case !wanted:
+	case r.want&kindStats == 0:
 		return "", r.skip()
-	case r.peek() == '"':
+	case r.peek() != '"':
+		return r.loose()
+	case r.sieve == nil || !ofAdd:
 		return r.packed()
 	}
-	return r.loose()
+	body, plain, err := r.plain()
+	if err == nil && !plain {
+		r.stats, err = r.unescape(slices.Grow(r.stats[:0], r.restOfLine()))
+		body = r.stats
+	}
+	if err != nil {
+		return "", err
+	}
+	if r.ruledOut = r.sieve.rejects(body); r.ruledOut {
+		return "", nil
+	}
+	return r.texts.of(body), nil
 }
 
 func parseDeletionVector(r *jsonReader) (*DeletionVector, error) {

@@ -125,3 +125,30 @@ func holds(i int, op string, a int, in []int) bool {
 	}
 	return i >= a
 }
+
+// A file may be added twice, for instance with other statistics: the newer add counts, also where a condition rules it out.
+func TestMatching_NewerAddRuledOut_OlderOneStaysHidden(t *testing.T) {
+	ctx, st := context.Background(), store.NewMem()
+	if _, err := delta.Create(ctx, st, &delta.CreateOptions{Schema: fields("l", delta.Long)}); err != nil {
+		t.Fatal(err)
+	}
+	for i, bounds := range []string{`{\"l\":1}`, `{\"l\":5}`} {
+		commit := `{"add":{"path":"f","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true,` +
+			`"stats":"{\"numRecords\":1,\"minValues\":` + bounds + `,\"maxValues\":` + bounds + `}"}}` + "\n"
+		if err := st.Put(ctx, fmt.Sprintf("_delta_log/%020d.json", i+1), []byte(commit)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for text, want := range map[string]int{"l = 1": 0, "l = 5": 1} {
+		got := 0
+		for _, err := range snapshot(t, open(t, st)).Matching(ctx, where(t, text)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got++
+		}
+		if got != want {
+			t.Errorf("%s: got %d files, want %d", text, got, want)
+		}
+	}
+}

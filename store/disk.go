@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -83,12 +84,18 @@ func (d *Disk) URL() string { return "file://" + filepath.ToSlash(d.root) }
 
 // Get returns the whole object. See Store.
 func (d *Disk) Get(ctx context.Context, key string) ([]byte, error) {
+	return d.GetInto(ctx, key, nil)
+}
+
+// GetInto reads the object into the buffer. See GetInto of the package.
+func (d *Disk) GetInto(ctx context.Context, key string, buffer []byte) ([]byte, error) {
 	f, info, err := d.open(ctx, "get", key)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data := make([]byte, info.Size())
+	size := int(info.Size())
+	data := slices.Grow(buffer[:0], size)[:size]
 	if _, err := io.ReadFull(f, data); err != nil {
 		return nil, diskError("get", key, err)
 	}

@@ -281,3 +281,27 @@ func writeFile(t testing.TB, path, text string) {
 		t.Fatal(err)
 	}
 }
+
+func TestGetInto_BufferOfAnySize_HoldsTheObject(t *testing.T) {
+	disk, err := store.NewDisk(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, st := range []store.Store{disk, store.NewMem()} {
+		if err := st.Put(t.Context(), "k", []byte("object")); err != nil {
+			t.Fatal(err)
+		}
+		for _, buffer := range [][]byte{nil, make([]byte, 2), make([]byte, 6), make([]byte, 0, 100), []byte("a longer one")} {
+			got, err := store.GetInto(t.Context(), st, "k", buffer)
+			if err != nil || string(got) != "object" {
+				t.Errorf("%s, buffer of %d: got %q, %v", st.URL(), cap(buffer), got, err)
+			}
+			if st == disk && cap(buffer) >= len(got) && &got[0] != &buffer[:1][0] {
+				t.Errorf("buffer of %d: it was not used", cap(buffer))
+			}
+		}
+		if _, err := store.GetInto(t.Context(), st, "none", nil); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: got %v, want ErrNotFound", st.URL(), err)
+		}
+	}
+}

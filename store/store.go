@@ -100,6 +100,17 @@ func Retryable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAmbiguous) || errors.Is(err, ErrFull)
 }
 
+// GetInto is Get for a caller with a buffer that is needed no more: a store that can reads into it, and makes a larger one
+// where it is too small; others leave it alone. The buffer may be nil. What is returned is the caller's. Errors: as Get.
+func GetInto(ctx context.Context, s Store, key string, buffer []byte) ([]byte, error) {
+	if g, ok := s.(interface {
+		GetInto(ctx context.Context, key string, buffer []byte) ([]byte, error)
+	}); ok {
+		return g.GetInto(ctx, key, buffer)
+	}
+	return s.Get(ctx, key)
+}
+
 // PutHint writes an object that only saves time, if the key is free. Where that is cheaper it is not made durable: after a
 // loss of power it may be missing, or have other content, so that whoever reads it must notice. Errors: as PutIfAbsent.
 func PutHint(ctx context.Context, s Store, key string, data []byte) error {
