@@ -73,10 +73,10 @@ func (l *leaf) addTexts(a array.BinaryLike, idx []int32, known []uint32) error {
 func putTexts[T int32 | int64](l *leaf, offsets []T, data []byte, idx []int32, known []uint32) {
 	bounded := l.col.Kind == String
 	if l.mode == plain {
-		if bounded {
-			textBounds(&l.chunk, offsets, data, idx)
+		from := len(l.vals)
+		if l.vals = appendTexts(l.vals, offsets, data, idx); bounded {
+			textBounds(&l.chunk, l.vals[from:])
 		}
-		l.vals = appendTexts(l.vals, offsets, data, idx)
 		return
 	}
 	before := len(l.texts.start)
@@ -133,19 +133,22 @@ func appendTexts[T int32 | int64](dst []byte, offsets []T, data []byte, idx []in
 	return out[:at]
 }
 
-// textBounds takes the texts' bounds in. Most texts are between those of the ones before them by their first bytes.
-func textBounds[T int32 | int64](s *Stats, offsets []T, data []byte, idx []int32) {
-	for _, i := range idx {
-		from, to := int(offsets[i]), int(offsets[i+1])
-		if s.HasBounds && from+8 <= len(data) {
-			p := binary.BigEndian.Uint64(data[from:])
-			if n := to - from; n < 8 {
+// textBounds takes the bounds of PLAIN texts in. Most texts are between those of the ones before them by their first bytes.
+func textBounds(s *Stats, plain []byte) {
+	for at := 0; at < len(plain); {
+		n := int(binary.LittleEndian.Uint32(plain[at:]))
+		at += 4
+		if s.HasBounds && at+8 <= len(plain) {
+			p := binary.BigEndian.Uint64(plain[at:])
+			if n < 8 {
 				p &= ^uint64(0) << (64 - 8*n)
 			}
 			if s.minPrefix < p && p < s.maxPrefix {
+				at += n
 				continue
 			}
 		}
-		s.text(data[from:to])
+		s.text(plain[at : at+n])
+		at += n
 	}
 }

@@ -15,9 +15,10 @@ import (
 //	 literal  match  literal  match        all sequences are the same, which costs nothing
 //
 // Where the run changes, a new block begins. That is several times as fast as the search for matches, and smaller, as
-// nothing has to be told of each match.
+// nothing has to be told of each match. Integers of which the run differs from one to the next are written by rising.
 type strider struct {
 	frame    zstdFrame
+	rising   rising
 	parts    []stretch
 	literals []byte
 }
@@ -51,19 +52,34 @@ func (s *strider) append(dst, b []byte, from, stride int) ([]byte, bool) {
 		return dst, false
 	}
 	s.divide(records, stride)
-	saved := 0
-	for i := range s.parts {
-		if s.parts[i].bytes < 3 {
-			return dst, false
-		}
-		saved += s.parts[i].records * s.parts[i].bytes
+	saved, ok := s.saved()
+	rises := false
+	if stride == 8 {
+		var literals int
+		literals, rises = s.rising.measure(records)
+		rises = rises && (!ok || len(records)-saved > literals+literals/8)
 	}
-	if saved < len(records)/8 || len(b) > math.MaxInt32 {
+	if !rises && (!ok || saved < len(records)/8) || len(b) > math.MaxInt32 {
 		return dst, false
 	}
 	dst = s.frame.addLiterals(s.frame.begin(dst, len(b)), b[:from])
-	dst = s.write(dst, records, stride)
+	if rises {
+		dst = s.rising.write(&s.frame, dst, records)
+	} else {
+		dst = s.write(dst, records, stride)
+	}
 	return s.frame.end(dst), true
+}
+
+// saved is how many bytes of the stretches are in matches; false when one has too few for a match.
+func (s *strider) saved() (n int, ok bool) {
+	for i := range s.parts {
+		if s.parts[i].bytes < 3 {
+			return 0, false
+		}
+		n += s.parts[i].records * s.parts[i].bytes
+	}
+	return n, true
 }
 
 // divide finds the stretches of all records but the first.

@@ -62,15 +62,77 @@ func TestStrider_Records_AnotherDecoderReadsThem(t *testing.T) {
 	}
 }
 
-func TestStrider_Ascending_IsAFewBytesEach(t *testing.T) {
-	var b []byte
-	for i := range 65536 {
-		b = binary.LittleEndian.AppendUint64(b, uint64(1<<40+i*7))
+// TestRising_Integers_AnotherDecoderReadsThem has integers rise and fall by steps of all sizes, some far more often than
+// others.
+func TestRising_Integers_AnotherDecoderReadsThem(t *testing.T) {
+	decoder, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	var s strider
-	packed, ok := s.append(nil, b, 0, 8)
-	if !ok || len(packed) > 65536*5/2 {
-		t.Errorf("got %d bytes, %v, want at most 2.5 a record", len(packed), ok)
+	defer decoder.Close()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	kinds := map[int]int{} // how many bytes changed in the blocks, as bits
+	for range 2000 {
+		var odds [longestLow + 1]int
+		for i := range odds {
+			odds[i] = r.IntN(2) * r.IntN(1<<r.IntN(12))
+		}
+		odds[r.IntN(len(odds))]++
+		sum, seen := 0, 0
+		for _, o := range odds {
+			sum += o
+		}
+		v := r.Uint64()
+		var b []byte
+		for range groupRecords + r.IntN(1<<r.IntN(16)) {
+			at := r.IntN(sum)
+			low := 0
+			for at >= odds[low] {
+				at -= odds[low]
+				low++
+			}
+			if low > 0 {
+				v ^= (1 + r.Uint64N(255)) << (8 * (low - 1))
+			}
+			seen |= 1 << low
+			b = binary.LittleEndian.AppendUint64(b, v)
+		}
+		kinds[seen]++
+		var s strider
+		if _, ok := s.rising.measure(b); !ok {
+			t.Fatalf("of %v: not taken", odds)
+		}
+		packed := s.frame.end(s.rising.write(&s.frame, s.frame.begin(nil, len(b)), b))
+		if got, err := decoder.DecodeAll(packed, nil); err != nil || !bytes.Equal(got, b) {
+			t.Fatalf("of %v, %d integers: %v", odds, len(b)/8, err)
+		}
+	}
+	if len(kinds) < 32 {
+		t.Errorf("only %d mixtures of lengths, want at least 32", len(kinds))
+	}
+}
+
+func TestStrider_Ascending_IsAFewBytesEach(t *testing.T) {
+	for name, c := range map[string]struct {
+		next func(r *rand.Rand, i uint64) uint64
+		most float64 // bytes
+	}{
+		"numbers one after another": {func(_ *rand.Rand, i uint64) uint64 { return 1<<40 + i }, 1.03},
+		"with gaps":                 {func(_ *rand.Rand, i uint64) uint64 { return 1<<40 + 7*i }, 1.1},
+		"times":                     {func(r *rand.Rand, i uint64) uint64 { return 1<<50 + 7000*i + r.Uint64N(4000) }, 2.3},
+	} {
+		var b []byte
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := range uint64(65536) {
+			b = binary.LittleEndian.AppendUint64(b, c.next(r, i))
+		}
+		var s strider
+		packed, ok := s.append(nil, b, 0, 8)
+		if each := float64(len(packed)) / 65536; !ok || each > c.most {
+			t.Errorf("%s: got %.3f bytes, %v, want at most %.3f a record", name, each, ok, c.most)
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 	literalsCompressed = 2
 )
 
-// zstdFrame writes zstd frames whose blocks hold literals and equal sequences: so many literals, then a match of so many
+// zstdFrame writes zstd frames whose blocks hold literals and, but for those of rising, equal sequences: so many literals, then a match of so many
 // bytes, all at one offset. The decoder's tables then have one entry each, and a sequence takes no bits but those that
 // its codes have for the low bits of lengths.
 type zstdFrame struct {
@@ -121,16 +121,9 @@ func appendPackedHeader(dst []byte, n, packed int) []byte {
 
 // append appends a Sequences_Section whose three tables are RLE_Mode.
 func (s sequences) append(dst []byte) []byte {
-	switch {
-	case s.n == 0:
-		return append(dst, 0)
-	case s.n < 128:
-		dst = append(dst, byte(s.n))
-	case s.n < 0x7f00:
-		dst = append(dst, byte(s.n>>8)+128, byte(s.n))
-	default:
-		dst = append(dst, 255)
-		dst = binary.LittleEndian.AppendUint16(dst, uint16(s.n-0x7f00))
+	dst = appendSequenceCount(dst, s.n)
+	if s.n == 0 {
+		return dst
 	}
 	l, m := literalsCode(s.literals), matchCode(s.match)
 	o := lengthCode{code: byte(bits.Len(uint(s.offset)) - 1)}
@@ -153,6 +146,17 @@ func (s sequences) append(dst []byte) []byte {
 		}
 	}
 	return append(dst, byte(acc|1<<have))
+}
+
+// appendSequenceCount appends Number_of_Sequences.
+func appendSequenceCount(dst []byte, n int) []byte {
+	switch {
+	case n < 128:
+		return append(dst, byte(n))
+	case n < 0x7f00:
+		return append(dst, byte(n>>8)+128, byte(n))
+	}
+	return binary.LittleEndian.AppendUint16(append(dst, 255), uint16(n-0x7f00))
 }
 
 // lengthCode is a code and the low bits that it leaves open.
