@@ -40,12 +40,12 @@ type IdleCommit interface {
 	Idle() (to Progress, idle bool)
 }
 
-// Day is a day of UTC, as the number of days since 1970-01-01. 0 is no day.
+// Day is a day of the calendar, as the number of days since 1970-01-01. 0 is no day. When it begins depends on a zone.
 type Day int32
 
 const daySeconds = 24 * 60 * 60
 
-// DayOf is the day that the time is in; 0 for the zero time and for all before 1970-01-02.
+// DayOf is the day of UTC that the time is in; 0 for the zero time and for all before 1970-01-02.
 func DayOf(t time.Time) Day { return max(0, Day(t.Unix()/daySeconds)) }
 
 // ParseDay reads a day such as 2026-11-29.
@@ -57,7 +57,7 @@ func ParseDay(s string) (Day, error) {
 	return DayOf(t), nil
 }
 
-// Start is when the day begins.
+// Start is when the day begins in UTC.
 func (d Day) Start() time.Time { return time.Unix(int64(d)*daySeconds, 0).UTC() }
 
 // String gives the day as 2026-11-29.

@@ -10,7 +10,7 @@ import (
 
 // Days has the stream cut at the end of each day of the origin's time: a row of a later day waits until no lane has rows of
 // the open day to give any more; then all is committed, the Target, which must be a Cutter, records a cut, and the next day
-// is open. Days are those of UTC. The time of a row is when the origin committed it (Stamp.Committed), else the time of its
+// is open. The time of a row is when the origin committed it (Stamp.Committed), else the time of its
 // record; a row without a time is of the open day, and so is one that comes after its day was over.
 //
 //	lane a   23:58  23:59 │ 00:01 …      waits: its record is read again later
@@ -21,6 +21,20 @@ type Days struct {
 	// how far clocks may be apart: a lane at its end counts as having passed midnight that long after it, and times
 	// that lie further ahead than that are not believed. Default 1 minute.
 	Wait time.Duration
+	// Zone is where days begin at midnight; one with a change of clocks is shorter or longer. Default UTC.
+	Zone *time.Location
+}
+
+// of is the day that the time is in, in the zone; 0 for the zero time and for all before 1970-01-02.
+func (d *dayGate) of(t time.Time) Day {
+	year, month, day := t.In(d.zone).Date()
+	return DayOf(time.Date(year, month, day, 0, 0, 0, 0, time.UTC))
+}
+
+// start is when the day begins in the zone.
+func (d *dayGate) start(day Day) time.Time {
+	year, month, number := day.Start().Date()
+	return time.Date(year, month, number, 0, 0, 0, 0, d.zone)
 }
 
 // dayLook is how often lanes are looked at while the end of a day is near: a source tells nobody that a lane is at its end.
@@ -30,6 +44,7 @@ const dayLook = 200 * time.Millisecond
 // from there: so nothing is held in memory. Only the write goroutine uses it.
 type dayGate struct {
 	wait   time.Duration
+	zone   *time.Location
 	open   Day // 0: none is open, and every row with a time waits
 	parked map[laneKey]Day
 	since  time.Time // when the first lane was parked
@@ -42,11 +57,14 @@ func newDayGate(o *Days) *dayGate {
 	if o == nil {
 		return nil
 	}
-	d := &dayGate{wait: o.Wait, parked: map[laneKey]Day{}, seen: map[laneKey]time.Time{},
+	d := &dayGate{wait: o.Wait, zone: o.Zone, parked: map[laneKey]Day{}, seen: map[laneKey]time.Time{},
 		timer: time.NewTimer(time.Hour)}
 	d.timer.Stop()
 	if d.wait <= 0 {
 		d.wait = time.Minute
+	}
+	if d.zone == nil {
+		d.zone = time.UTC
 	}
 	return d
 }
@@ -83,11 +101,11 @@ func (d *dayGate) head(b *Batch, now time.Time) Day {
 	latest := now.Add(d.wait)
 	for row := range b.NumRows() {
 		at := b.rowTime(row)
-		if at.IsZero() || at.After(latest) || DayOf(at) <= d.open {
+		if at.IsZero() || at.After(latest) || d.of(at) <= d.open {
 			continue
 		}
 		b.until(b.Seqs[row] - 1)
-		return DayOf(at)
+		return d.of(at)
 	}
 	return 0
 }
@@ -140,7 +158,7 @@ func (d *dayGate) over(l lanes, now time.Time, end func(laneKey) (int64, bool)) 
 // atEnd reports whether the lane has nothing left that may belong to the open day, as far as the source knows.
 func (d *dayGate) atEnd(s *laneState, key laneKey, now time.Time, end func(laneKey) (int64, bool)) bool {
 	last, known := end(key)
-	return known && s.pos >= last && (d.open == 0 || !now.Before((d.open + 1).Start().Add(d.wait)))
+	return known && s.pos >= last && (d.open == 0 || !now.Before(d.start(d.open+1).Add(d.wait)))
 }
 
 func later(a, b time.Time) time.Time {

@@ -16,6 +16,7 @@ type Days struct {
 	Keep int64         // for how many days; 0: days are not told apart
 	Late string        // what becomes of records that come after their day was over
 	Wait time.Duration // for how long a lane is waited for that gives nothing
+	Zone string        // where days begin at midnight; "": UTC
 }
 
 // cutKeys are the keys of a pipeline that tell of cuts and days.
@@ -23,13 +24,25 @@ func (p *Pipeline) cutKeys() []key {
 	return []key{
 		{name: "cut_retention", doc: "For how long vacuum and log cleanup keep the versions that a cut names. Default: " +
 			"7d.", is: duration(&p.CutRetention)},
-		{name: "keep_daily", doc: "For how many days the cut at the end of each day (UTC, by the source's time) is kept. " +
+		{name: "keep_daily", doc: "For how many days the cut at the end of each day (by the source's time, in day_zone) is kept. " +
 			"Default: days are not told apart.", is: whole(&p.Days.Keep, 1)},
 		{name: "late", doc: "What becomes of a record that comes after its day was over. next: it counts to the day that " +
 			"is open. Default: next.", is: lateShape{&p.Days.Late}},
 		{name: "day_wait", doc: "For how long, at the end of a day, a partition is waited for that gives nothing; and how " +
 			"far clocks may be apart. Default: 1m.", is: duration(&p.Days.Wait)},
+		{name: "day_zone", doc: "The time zone in which days begin at midnight, such as Europe/Berlin. Default: UTC.",
+			is: zone(&p.Days.Zone)},
 	}
+}
+
+// zone is the name of a time zone.
+func zone(into *string) shape {
+	return one{json: map[string]any{"type": "string", "examples": []string{"UTC", "Europe/Berlin"}},
+		parse: func(s string) (string, bool) {
+			*into = s
+			_, err := time.LoadLocation(s)
+			return "a time zone such as Europe/Berlin, which this machine knows", err == nil && s != "" && s != "Local"
+		}}
 }
 
 // lateShape is next; reopen is refused with the reason.
@@ -49,7 +62,8 @@ func (l lateShape) schema() map[string]any { return word(l.into, "next").schema(
 // checkCuts finds settings of cuts that exclude each other, and a cuts table that is another one.
 func (p *Pipeline) checkCuts(r *reader) {
 	t := p.Target.Delta
-	for name, is := range map[string]bool{"late": p.Days.Late != "", "day_wait": p.Days.Wait != 0} {
+	for name, is := range map[string]bool{"late": p.Days.Late != "", "day_wait": p.Days.Wait != 0,
+		"day_zone": p.Days.Zone != ""} {
 		if at, ok := p.at[name]; ok && is && p.Days.Keep == 0 {
 			r.add(at, freshet.CodeBadValue, "write keep_daily: 90, or leave it out",
 				"%s: days are not told apart without keep_daily", name)
@@ -119,6 +133,9 @@ func (p *Pipeline) plan() string {
 	if t.hasLog() {
 		fmt.Fprintf(h, " %q", t.ChangeLog.Value)
 	}
+	if p.Days.Zone != "" {
+		fmt.Fprintf(h, " zone %q", p.Days.Zone)
+	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
@@ -143,5 +160,6 @@ func (p *Pipeline) days() *freshet.Days {
 	if p.Days.Keep == 0 {
 		return nil
 	}
-	return &freshet.Days{Wait: p.Days.Wait}
+	in, _ := time.LoadLocation(p.Days.Zone) // which is there: the file was found good
+	return &freshet.Days{Wait: p.Days.Wait, Zone: in}
 }
