@@ -142,19 +142,7 @@ func (r RowSource) dense() RowSource {
 		return r
 	}
 	return RowSource{Schema: schema, Rows: func(ctx context.Context) iter.Seq2[arrow.RecordBatch, error] {
-		return func(yield func(arrow.RecordBatch, error) bool) {
-			for batch, err := range r.Rows(ctx) {
-				if err != nil {
-					yield(nil, err)
-					return
-				}
-				dense, err := expr.DenseBatch(batch)
-				batch.Release()
-				if !yield(dense, err) || err != nil {
-					return
-				}
-			}
-		}
+		return mapped(r.Rows(ctx), expr.DenseBatch)
 	}}
 }
 

@@ -150,6 +150,10 @@ func fieldNamed(s *arrow.Schema, name string) int {
 
 // newMergePlan checks a merge. Errors: *expr.Error, *SchemaMismatchError, *UnsupportedError.
 func newMergePlan(snap *Snapshot, source RowSource, m *Merge, opts *DMLOptions) (*mergePlan, error) {
+	source, err := source.fitted(snap.Schema(), opts.TruncateTimes)
+	if err != nil {
+		return nil, err
+	}
 	meta, err := m.evolved(snap, source.Schema)
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func (w *tableWrite) takeRows(ctx context.Context, rows iter.Seq2[arrow.RecordBa
 		return err
 	}
 	w.data = e.data
-	check := newReplaceCheck(w.opts.Where)
+	check := &replaceCheck{where: w.opts.Where, table: e.snap.Schema(), truncate: w.opts.TruncateTimes}
 	tell := w.tells(e)
 	for batch, err := range rows {
 		if err != nil {
@@ -78,18 +78,22 @@ func (w *tableWrite) tells(e *rowEdit) bool {
 
 // replaceCheck makes sure that new rows are such as are replaced.
 type replaceCheck struct {
-	where  *expr.Expr // nil: all rows are
-	bound  *expr.Bound
-	schema *arrow.Schema
-	seen   int64
+	where    *expr.Expr // nil: all rows are
+	table    *Schema
+	truncate bool
+	bound    *expr.Bound
+	schema   *arrow.Schema
+	seen     int64
 }
-
-func newReplaceCheck(where *expr.Expr) *replaceCheck { return &replaceCheck{where: where} }
 
 func (c *replaceCheck) look(ctx context.Context, batch arrow.RecordBatch) (err error) {
 	if c.where == nil {
 		return nil
 	}
+	if batch, err = fittedBatch(batch, c.table, c.truncate); err != nil {
+		return err
+	}
+	defer batch.Release()
 	if c.bound == nil || !c.schema.Equal(batch.Schema()) {
 		if c.bound, err = c.where.BindCondition(batch.Schema()); err != nil {
 			return err
