@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -67,6 +68,9 @@ func (c *cli) scanDays(ctx context.Context, name string, o readOptions, cuts *la
 		}
 		day := o
 		day.limit = left
+		if day.columns, err = c.columnsThen(ctx, name, o, cut); err != nil {
+			return err
+		}
 		err := c.scanAt(ctx, name, day, cuts, open, cut, func(b arrow.RecordBatch) error {
 			left -= b.NumRows()
 			all, err := ofDay(b, wide, cut.Day())
@@ -81,6 +85,20 @@ func (c *cli) scanDays(ctx context.Context, name string, o readOptions, cuts *la
 		}
 	}
 	return nil
+}
+
+// columnsThen are those of the columns asked for that the table had at the cut; none, which is all, when it had none of them.
+func (c *cli) columnsThen(ctx context.Context, name string, o readOptions, cut *lake.Cut) ([]string, error) {
+	if len(o.columns) == 0 {
+		return nil, nil
+	}
+	all := o
+	all.columns = nil
+	had, err := c.columnsAt(ctx, name, all, cut)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(o.columns), func(column string) bool { return !had.HasField(column) }), nil
 }
 
 // columnsAt are the columns that a scan of the cut yields.
