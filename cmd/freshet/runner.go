@@ -77,7 +77,7 @@ func (c *cli) newRunner(f runFlags) *runner {
 		logging.quiet = true
 	}
 	r.builder = spec.NewBuilder(&spec.BuildOptions{
-		Bounded: f.untilCaughtUp, ShutdownTimeout: f.shutdownTimeout, EngineInfo: "Freshet/" + buildVersion,
+		Bounded: f.untilCaughtUp, ShutdownTimeout: f.shutdownTimeout, EngineInfo: engineInfo(),
 		Logger: logging.logger(), ControlEvery: f.controlEvery, TakePlan: f.takePlan,
 		Observer: func(p *spec.Pipeline) freshet.Observer {
 			return r.observe(r.metrics.Observer(p.Namespace, p.Name.Value, "kafka"))

@@ -80,7 +80,7 @@ func (c *cli) openTable(ctx context.Context, name string) (*delta.Table, error) 
 	if err != nil {
 		return nil, err
 	}
-	t, err := delta.Open(ctx, st, &delta.OpenOptions{Outside: outside})
+	t, err := delta.Open(ctx, st, &delta.OpenOptions{EngineInfo: engineInfo(), Outside: outside})
 	return t, tableError(name, err)
 }
 
