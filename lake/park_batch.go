@@ -180,6 +180,9 @@ func fromStream(data []byte, ours []arrow.Field, take func(rec arrow.RecordBatch
 	if !in.Next() {
 		return errors.Join(errors.New("found no rows, wanted some"), in.Err())
 	}
+	if err := array.ValidateRecordFull(in.RecordBatch()); err != nil {
+		return err
+	}
 	take(in.RecordBatch(), first)
 	return nil
 }
