@@ -2,8 +2,10 @@ package lake
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +18,8 @@ import (
 	freshet "github.com/freshet-io/freshet"
 )
 
-// A parked batch is two Arrow streams of one record batch each, so that it comes back as it was, whatever its types:
+// A parked batch is two Arrow streams of one record batch each, with a checksum, so that it comes back as it was, whatever
+// its types:
 //
 //	rows      the batch's columns, then those of recordFields and changeFields
 //	rejects   recordFields and rejectFields; none where there are no rejects
@@ -47,6 +50,8 @@ var (
 		{Name: "step", Type: arrow.BinaryTypes.String},
 	}
 )
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // encodeRows are the rows of the batch with all that is known of them; nil when it has none.
 func encodeRows(b *freshet.Batch) ([]byte, error) {
@@ -150,21 +155,33 @@ func appendChange(rb *array.RecordBuilder, at int, b *freshet.Batch, row int) {
 	rb.Field(at + 4).(*array.Int64Builder).Append(b.Stamps[row].Committed)
 }
 
+// toStream makes a stream of one record batch, behind the CRC-32C of its bytes, little-endian.
 func toStream(rec arrow.RecordBatch) ([]byte, error) {
 	var out bytes.Buffer
+	out.Write(make([]byte, crc32.Size))
 	w := ipc.NewWriter(&out, ipc.WithSchema(rec.Schema()))
-	err := w.Write(rec)
-	return out.Bytes(), errors.Join(err, w.Close())
+	err := errors.Join(w.Write(rec), w.Close())
+	data := out.Bytes()
+	binary.LittleEndian.PutUint32(data, crc32.Checksum(data[crc32.Size:], castagnoli))
+	return data, err
 }
 
 // fromStream has take read the one record batch of the stream, whose last columns must be ours. Errors: bytes that are
-// something else, whatever the reader of Arrow streams makes of them.
+// something else. The reader of Arrow streams believes every length that it finds, so what is not as it was written never
+// comes to it.
 func fromStream(data []byte, ours []arrow.Field, take func(rec arrow.RecordBatch, first int)) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("no Arrow stream: %v", fault)
 		}
 	}()
+	if len(data) < crc32.Size {
+		return fmt.Errorf("found %d bytes, wanted a checksum and an Arrow stream", len(data))
+	}
+	want := binary.LittleEndian.Uint32(data)
+	if data = data[crc32.Size:]; crc32.Checksum(data, castagnoli) != want {
+		return errors.New("the checksum is not that of the bytes: they are not as they were written")
+	}
 	in, err := ipc.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return err

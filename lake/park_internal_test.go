@@ -1,6 +1,7 @@
 package lake
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -84,6 +85,20 @@ func TestParkedBatch_EncodedAndDecoded_IsTheSame(t *testing.T) {
 		}
 		if (got.Kinds == nil) != (b.Kinds == nil) || (got.Unsent == nil) != (b.Unsent == nil) {
 			t.Errorf("%s: what was not told is told", name)
+		}
+	}
+}
+
+func TestParkedBatch_BitFlipped_Refused(t *testing.T) {
+	whole, err := encodeRows(told())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range whole {
+		broken := bytes.Clone(whole)
+		broken[at] ^= 1 << (at % 8)
+		if decodeRows(broken, &freshet.Batch{}) == nil {
+			t.Fatalf("byte %d is not what it was, and nobody noticed", at)
 		}
 	}
 }
