@@ -7,6 +7,8 @@ import (
 	"path"
 	"sync"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/store"
@@ -76,4 +78,16 @@ func widen(tx *delta.Transaction, snap *delta.Snapshot, schema *delta.Schema) (*
 		tx.SetMetadata(meta)
 	}
 	return meta, err
+}
+
+// newCompanionWriter writes files of a table of our own with these columns, and statistics of those that stats names.
+func newCompanionWriter(st store.Store, columns *arrow.Schema, stats string) (*delta.Writer, error) {
+	schema, err := delta.SchemaFromArrow(columns)
+	if err != nil {
+		return nil, err
+	}
+	meta := &delta.Metadata{SchemaString: schema.String(), Configuration: map[string]string{
+		"delta.dataSkippingStatsColumns": stats}}
+	return delta.NewWriter(st, meta, &delta.Protocol{MinReaderVersion: 1, MinWriterVersion: 2},
+		&delta.WriterOptions{MemoryBytes: 16 << 20, RowGroupBytes: 8 << 20})
 }

@@ -135,17 +135,6 @@ func (l *cutLog) openDay(ctx context.Context) (freshet.Day, error) {
 	return openedDay(snap, l.app), nil
 }
 
-func newCutWriter(st store.Store) (*delta.Writer, error) {
-	schema, err := delta.SchemaFromArrow(cutSchema)
-	if err != nil {
-		return nil, err
-	}
-	meta := &delta.Metadata{SchemaString: schema.String(), Configuration: map[string]string{
-		"delta.dataSkippingStatsColumns": cutStats}}
-	return delta.NewWriter(st, meta, &delta.Protocol{MinReaderVersion: 1, MinWriterVersion: 2},
-		&delta.WriterOptions{MemoryBytes: 4 << 20, RowGroupBytes: 2 << 20})
-}
-
 // cutRow is the cut as a row.
 func cutRow(c *Cut) arrow.RecordBatch {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, cutSchema)

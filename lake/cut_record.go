@@ -307,7 +307,7 @@ func (r *recorder) alone(c *Cut, m freshet.Moment) error {
 
 // append commits the cut behind the newest one. Errors: delta.ErrConflict when there is another by now.
 func (r *recorder) append(ctx context.Context, c *Cut) error {
-	w, err := newCutWriter(r.log.st)
+	w, err := newCompanionWriter(r.log.st, cutSchema, cutStats)
 	if err != nil {
 		return err
 	}

@@ -209,7 +209,7 @@ func (p *park) put(ctx context.Context, b *freshet.Batch, part int64) error {
 		return err
 	}
 	if p.w == nil {
-		if p.w, err = newParkWriter(p.log.st); err != nil {
+		if p.w, err = newCompanionWriter(p.log.st, parkedSchema, parkedStats); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/expr"
-	"github.com/freshet-io/freshet/store"
 )
 
 // ParkedName is where the changes of a table that is held back are kept unless it is said otherwise: beside it, with
@@ -90,17 +89,6 @@ func (l *parkLog) check(snap *delta.Snapshot) error {
 		}
 	}
 	return nil
-}
-
-func newParkWriter(st store.Store) (*delta.Writer, error) {
-	schema, err := delta.SchemaFromArrow(parkedSchema)
-	if err != nil {
-		return nil, err
-	}
-	meta := &delta.Metadata{SchemaString: schema.String(), Configuration: map[string]string{
-		"delta.dataSkippingStatsColumns": parkedStats}}
-	return delta.NewWriter(st, meta, &delta.Protocol{MinReaderVersion: 1, MinWriterVersion: 2},
-		&delta.WriterOptions{MemoryBytes: 16 << 20, RowGroupBytes: 8 << 20})
 }
 
 // parkedRow is a batch as a row of the parking table.

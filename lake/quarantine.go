@@ -89,17 +89,6 @@ func widenQuarantine(tx *delta.Transaction, snap *delta.Snapshot) error {
 	return err
 }
 
-func newQuarantineWriter(st store.Store) (*delta.Writer, error) {
-	schema, err := delta.SchemaFromArrow(quarantineSchema)
-	if err != nil {
-		return nil, err
-	}
-	meta := &delta.Metadata{SchemaString: schema.String(), Configuration: map[string]string{
-		"delta.dataSkippingStatsColumns": quarantineStats}}
-	return delta.NewWriter(st, meta, &delta.Protocol{MinReaderVersion: 1, MinWriterVersion: 2},
-		&delta.WriterOptions{MemoryBytes: 16 << 20, RowGroupBytes: 8 << 20})
-}
-
 // quarantineRows builds rows of a quarantine table.
 type quarantineRows struct {
 	app, table string

@@ -162,7 +162,7 @@ func (t *table) addRejects(ctx context.Context, l freshet.Lane, rows *quarantine
 		return nil
 	}
 	if t.rejects == nil {
-		w, err := newQuarantineWriter(t.quarantine.st)
+		w, err := newCompanionWriter(t.quarantine.st, quarantineSchema, quarantineStats)
 		if err != nil {
 			return err
 		}
@@ -288,7 +288,7 @@ func (t *table) quarantineNow(ctx context.Context, rows *quarantineRows, lanes m
 		return nil
 	}
 	s := &sealedRejects{t: t, lanes: lanes}
-	if s.w, err = newQuarantineWriter(t.quarantine.st); err != nil {
+	if s.w, err = newCompanionWriter(t.quarantine.st, quarantineSchema, quarantineStats); err != nil {
 		return err
 	}
 	defer func() {

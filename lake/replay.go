@@ -63,7 +63,7 @@ func (s *settlement) add(event string, e *Entry) {
 // commit writes the rows and sets the txns beside its own. Errors: delta.ErrConflict when another settlement
 // came first; then nothing was written.
 func (s *settlement) commit(ctx context.Context, st store.Store, set txns) error {
-	w, err := newQuarantineWriter(st)
+	w, err := newCompanionWriter(st, quarantineSchema, quarantineStats)
 	if err != nil {
 		return err
 	}
