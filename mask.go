@@ -28,6 +28,13 @@ func (m *Mask) Has(row, column int) bool {
 	return at < len(m.bits) && m.bits[at]&(1<<(column%64)) != 0
 }
 
+// Clear takes all marks off a row.
+func (m *Mask) Clear(row int) {
+	if m != nil {
+		clear(m.bits[min(row*m.words, len(m.bits)):min((row+1)*m.words, len(m.bits))])
+	}
+}
+
 // Any reports whether a cell of the row is marked.
 func (m *Mask) Any(row int) bool {
 	if m == nil {

@@ -103,7 +103,8 @@ type changeRows struct {
 	row     []int32 // the row's place in it
 	unsent  *freshet.Mask
 	batches []*freshet.Batch
-	waits   *waiting // of which the first rows are; nil: none
+	waits   *waiting       // of which the first rows are; nil: none
+	whole   map[int32]bool // rows that are whole though they were not sent so
 }
 
 // union puts the gathered rows side by side, in the columns of the table.
@@ -223,7 +224,7 @@ func (c *changeRows) partial(row int32) bool {
 	if c.returned(row) {
 		return !c.waits.rows[row].whole
 	}
-	return c.batches[c.from[row]].Unsent.Any(int(c.row[row]))
+	return !c.whole[row] && c.batches[c.from[row]].Unsent.Any(int(c.row[row]))
 }
 
 // seq is the seq of the row's record in its lane.

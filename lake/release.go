@@ -1,7 +1,6 @@
 package lake
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -89,9 +88,7 @@ func (u *upsert) released() map[*waitingRow]bool {
 			out[r] = true
 			continue
 		}
-		i, ok := slices.BinarySearchFunc(u.keys, u.hashes[row], func(k keyChange, key keyindex.Fingerprint) int {
-			return cmp.Or(cmp.Compare(k.key.Hi, key.Hi), cmp.Compare(k.key.Lo, key.Lo))
-		})
+		i, ok := u.keyAt(u.hashes[row])
 		if ok && !slices.Contains(u.keys[i].waiting, int32(row)) {
 			out[r] = true
 		} else {

@@ -246,8 +246,13 @@ func (u *upsert) order(row int32) order {
 func (u *upsert) decide(ctx context.Context) error {
 	var wanted []int
 	keeps := u.keepsColumns()
+	moves := u.findMoves()
+	moved := map[int]bool{}
+	for _, m := range moves {
+		moved[m.key] = u.there(m.key)
+	}
 	for i := range u.keys {
-		if u.needsStored(i, keeps) {
+		if moved[i] || u.needsStored(i, keeps) {
 			wanted = append(wanted, i)
 		}
 	}
@@ -256,6 +261,9 @@ func (u *upsert) decide(ctx context.Context) error {
 		if u.stored, err = u.readStored(ctx, wanted); err != nil {
 			return err
 		}
+	}
+	if err := u.follow(moves); err != nil {
+		return err
 	}
 	u.acts = make([]act, len(u.keys))
 	for i := range u.keys {
