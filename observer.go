@@ -17,6 +17,8 @@ type Observer struct {
 	Retry func(what string, err error)
 	// Recovered: what Retry told under this name works again, or is no longer tried.
 	Recovered func(what string)
+	// Lossy: so many values of a column became null, or were changed otherwise, since its type cannot hold them.
+	Lossy func(table, column string, values int64)
 	// State: the pipeline's state: "starting", "running", "waiting", "paused", "stopping", "stopped", "failed".
 	State func(state string)
 	// Paused: people hold the pipeline back, or some of its tables: who, since when and why; "": nobody does.

@@ -194,7 +194,10 @@ order by a.attrelid, a.attnum`, oids(tables))
 		}
 		slices.Sort(places)
 		for _, at := range places {
-			tables[of].PrimaryKey = append(tables[of].PrimaryKey, byPlace[at])
+			name := byPlace[at]
+			tables[of].PrimaryKey = append(tables[of].PrimaryKey, name)
+			i := slices.IndexFunc(tables[of].Columns, func(c Column) bool { return c.Name == name })
+			tables[of].Columns[i].Unique = true
 		}
 	}
 	return nil

@@ -196,6 +196,21 @@ func (f *feed) take(last int64, unfinished bool) *freshet.Batch {
 	return b
 }
 
+// lossy tells of values that were not taken as they are.
+func (f *feed) lossy(observer func(table, column string, values int64)) {
+	if f.rows == nil {
+		return
+	}
+	counts := map[string]int64{}
+	f.rows.nulled(counts)
+	if observer == nil {
+		return
+	}
+	for column, n := range counts {
+		observer(f.name, column, n)
+	}
+}
+
 // drop forgets what waits.
 func (f *feed) drop() {
 	if f.empty() {
@@ -217,7 +232,8 @@ func earlier(a, b time.Time) time.Time {
 func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel) error {
 	t := &Table{OID: rel.OID, Schema: rel.Schema, Name: rel.Name, Identity: Identity(rel.Identity)}
 	for _, c := range rel.Columns {
-		t.Columns = append(t.Columns, Column{Name: c.Name, Type: c.Type, Modifier: c.Modifier, Key: c.Key})
+		t.Columns = append(t.Columns, Column{Name: c.Name, Type: c.Type, Modifier: c.Modifier, Key: c.Key,
+			Unique: slices.Contains(s.Key(f.name), columnName(c.Name))})
 	}
 	if err := s.learnTypes(ctx, t); err != nil {
 		return err

@@ -39,7 +39,7 @@ func newRows(t *typeMap, table *Table, schema *arrow.Schema) (*rows, error) {
 		if err != nil {
 			return nil, fmt.Errorf("table %s, column %s: %w", table, c.Name, err)
 		}
-		if c.Key && table.Identity != IdentityFull || t.choices.Beyond == BeyondReject {
+		if c.Unique || c.Key && table.Identity != IdentityFull || t.choices.Beyond == BeyondReject {
 			made.beStrict()
 		}
 		r.cells[r.places[i]] = made

@@ -69,12 +69,16 @@ func columnName(name string) string {
 }
 
 // columnType is the type of a column: that of its type's values, or text where people chose so, or where it is declared
-// with several dimensions, which a Delta array does not have.
+// with several dimensions, which a Delta array does not have, or where numbers of a key would be rounded.
 func (t *typeMap) columnType(table *Table, c *Column) arrow.DataType {
 	if t.choices.Columns[table.String()+"."+c.Name] == AsText || c.Dimensions > 1 {
 		return arrow.BinaryTypes.String
 	}
-	return t.arrowType(c.Type, c.Modifier, 0)
+	to := t.arrowType(c.Type, c.Modifier, 0)
+	if p, _ := t.resolve(c.Type, c.Modifier); c.Unique && p.kind == kindNumeric && to.ID() == arrow.FLOAT64 {
+		return arrow.BinaryTypes.String
+	}
+	return to
 }
 
 // arrowType is the type of the values of a type that lies in so many others.

@@ -268,6 +268,7 @@ func (s *Source) describe(ctx context.Context, rel *pgoutput.Rel) error {
 // part returns what waits of a feed while its transaction goes on.
 func (s *Source) part(f *feed) {
 	s.parted = true
+	f.lossy(s.o.Observer.Lossy)
 	b := f.take(int64(s.current.end), true)
 	b.More = true
 	s.ready = append(s.ready, b)
@@ -284,6 +285,7 @@ func (s *Source) take(behind int64) bool {
 		if f.empty() && (f.skip || !f.late(int64(s.position), behind)) {
 			continue
 		}
+		f.lossy(s.o.Observer.Lossy)
 		b := f.take(int64(s.position), false)
 		b.More = true
 		s.ready = append(s.ready, b)

@@ -26,6 +26,7 @@ type Column struct {
 	Type      uint32 // the type's OID
 	Modifier  int32  // of the type, -1: none
 	Key       bool   // it is part of the replica identity
+	Unique    bool   // it is part of the key by which rows are told apart, which a full identity does not say
 	NotNull   bool   // as far as is known: Relation messages do not say
 	Generated bool   // likewise
 	// Dimensions is how many an array is declared with, as far as is known: 0 where it is none.

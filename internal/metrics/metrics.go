@@ -34,7 +34,7 @@ type Metrics struct {
 
 	records, bytes, rows, rejects     *prometheus.CounterVec
 	commits, conflicts, retries       *prometheus.CounterVec
-	upkeeps, upkeepTime               *prometheus.CounterVec
+	upkeeps, upkeepTime, lossy        *prometheus.CounterVec
 	stages, commitTime, latency       *prometheus.HistogramVec
 	state, backlog, lag, tableAgeDesc *prometheus.Desc
 
@@ -96,6 +96,8 @@ func New(version string) *Metrics {
 	m.commits = counter("freshet_commits_total", "Commits by result: ok, or stale when the table had moved on.",
 		"table", "result")
 	m.conflicts = counter("freshet_commit_conflicts_total", "How often another writer's commit came first.")
+	m.lossy = counter("freshet_lossy_values_total",
+		"Values that became null, or were changed otherwise, since their column cannot hold them.", "table")
 	m.retries = counter("freshet_retries_total", "Failures that are tried again.")
 	m.upkeeps = counter("freshet_upkeep_total", "Pieces of work done beside the stream: compact, fold or vacuum.", "table",
 		"kind")

@@ -38,6 +38,7 @@ func TestMetrics_Names_AreKept(t *testing.T) {
 	o.Committed(freshet.Committed{Table: "bronze.orders", Version: 3, Rows: 9, Rejects: 1, Bytes: 500, Files: 1, Retries: 2},
 		time.Millisecond, time.Second, time.Now().Add(-time.Minute))
 	o.Stale("bronze.orders")
+	o.Lossy("bronze.orders", "total", 3)
 	code, body := get(t, m, "/metrics")
 	if code != http.StatusOK {
 		t.Fatalf("/metrics: status %d", code)
@@ -57,6 +58,7 @@ func TestMetrics_Names_AreKept(t *testing.T) {
 		`freshet_commit_conflicts_total{` + labels + `} 3`,
 		`freshet_commit_duration_seconds_count{` + labels + `,result="ok"} 1`,
 		`freshet_batch_stage_duration_seconds_count{` + labels + `,stage="read"} 1`,
+		`freshet_lossy_values_total{` + labels + `,table="bronze.orders"} 3`,
 		`freshet_retries_total{` + labels + `} 1`,
 		`freshet_pipeline_state{` + labels + `,state="running"} 1`,
 		`freshet_pipeline_state{` + labels + `,state="failed"} 0`,

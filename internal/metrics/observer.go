@@ -44,6 +44,12 @@ func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer 
 			m.upkeeps.WithLabelValues(namespace, name, u.Table, u.Kind).Inc()
 			m.upkeepTime.WithLabelValues(namespace, name, u.Table, u.Kind).Add(u.Took.Seconds())
 		},
+		Lossy: func(table, _ string, values int64) {
+			p.mu.Lock()
+			table = p.label(table)
+			p.mu.Unlock()
+			m.lossy.WithLabelValues(namespace, name, table).Add(float64(values))
+		},
 		State: func(state string) {
 			p.mu.Lock()
 			p.state = state
