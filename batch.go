@@ -72,6 +72,19 @@ func (b *Batch) NumRows() int {
 	return int(b.Rows.NumRows())
 }
 
+// SetPlaces sets Places where a seq has several rows, of which the batch has all.
+func (b *Batch) SetPlaces() {
+	for row := 1; row < len(b.Seqs); row++ {
+		if b.Seqs[row] != b.Seqs[row-1] {
+			continue
+		}
+		if b.Places == nil {
+			b.Places = make([]int32, len(b.Seqs))
+		}
+		b.Places[row] = b.Places[row-1] + 1
+	}
+}
+
 // SetFree has Release call free once, after the rows are released: for a source that lends the records' memory.
 func (b *Batch) SetFree(free func()) { b.free = free }
 

@@ -2,7 +2,10 @@ package freshet
 
 import (
 	"fmt"
+	"iter"
 	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
 )
 
 // lanes knows, of each lane of each table, up to where its batches have been written. Only the write
@@ -184,6 +187,32 @@ func (b *Batch) slice(from, to int) {
 	if b.Records != nil {
 		b.Records = b.Records[from:to]
 	}
+}
+
+// Thin leaves some rows: some has their columns, or is nil when none is left, and spans yields where they are, [from, to), in
+// order. It takes some over, and releases the rows that the batch had. Rejects stay.
+func (b *Batch) Thin(some arrow.RecordBatch, spans iter.Seq2[int, int]) {
+	b.Rows.Release()
+	b.Rows = some
+	b.Seqs = compact(b.Seqs, spans)
+	b.Kinds = compact(b.Kinds, spans)
+	b.Stamps = compact(b.Stamps, spans)
+	b.Places = compact(b.Places, spans)
+	b.Records = compact(b.Records, spans)
+	b.Unsent = b.Unsent.in(spans)
+}
+
+// compact moves the rows of the spans, which ascend, to the front.
+func compact[T any](rows []T, spans iter.Seq2[int, int]) []T {
+	if rows == nil {
+		return nil
+	}
+	n := 0
+	for from, to := range spans {
+		n += copy(rows[n:], rows[from:to])
+	}
+	clear(rows[n:])
+	return rows[:n]
 }
 
 // drop releases the batch, which may be nil.

@@ -1,5 +1,7 @@
 package freshet
 
+import "iter"
+
 // Mask marks cells of a batch whose value the source did not send: an unchanged value that its log leaves out, a
 // column that a patch does not name, all but the key of a deleted row. The cell itself is null and means nothing.
 // A nil *Mask marks none.
@@ -77,3 +79,22 @@ func (m *Mask) Append(at int, other *Mask) {
 
 // Empty returns a mask of the same columns that marks nothing.
 func (m *Mask) Empty() *Mask { return &Mask{words: m.words} }
+
+// in is the mask of the rows of the spans, [from, to) each, one after another.
+func (m *Mask) in(spans iter.Seq2[int, int]) *Mask {
+	if m == nil {
+		return nil
+	}
+	var out *Mask
+	n := 0
+	for from, to := range spans {
+		if part := m.Take(from, to); part != nil {
+			if out == nil {
+				out = m.Empty()
+			}
+			out.Append(n, part)
+		}
+		n += to - from
+	}
+	return out
+}

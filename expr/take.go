@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"iter"
 	"math/bits"
 	"slices"
 
@@ -22,6 +23,17 @@ func CountRows(spans []Span) int {
 		n += s.To - s.From
 	}
 	return n
+}
+
+// Bounds yields From and To of each span.
+func Bounds(spans []Span) iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		for _, s := range spans {
+			if !yield(s.From, s.To) {
+				return
+			}
+		}
+	}
 }
 
 // spansOf returns the ones of a bitset.

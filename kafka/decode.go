@@ -260,6 +260,7 @@ func (w *worker) batch(j *job, d *decoder, after, last int64, records []*kgo.Rec
 		decoded := d.Flush()
 		b.Kinds, b.Stamps, b.Unsent = decoded.Kinds, decoded.Stamps, decoded.Unsent
 		b.Rows = w.withColumns(d.columns, decoded.Rows)
+		b.SetPlaces()
 	}
 	if w.o.KeepRecords {
 		b.Records = make([]freshet.RecordRef, len(w.rows))

@@ -70,11 +70,7 @@ func fillCommitVersion(b array.Builder, c cause) {
 }
 
 func fillOrdinal(b array.Builder, c cause) {
-	n := c.stamp().Ordinal
-	if n < 0 {
-		n = c.of.nth[c.row]
-	}
-	b.(*array.Int64Builder).Append(n)
+	b.(*array.Int64Builder).Append(c.ordinal())
 }
 
 func fillCommittedAt(b array.Builder, c cause) {

@@ -46,7 +46,10 @@ func newCauses(b *freshet.Batch) *causes {
 		c.names = append(c.names, f.Name)
 	}
 	c.place = func(row int) (freshet.Lane, int64) { return b.Lane, b.Seqs[row] }
-	for i := 1; i < len(c.nth); i++ {
+	for i, place := range b.Places {
+		c.nth[i] = int64(place)
+	}
+	for i := 1; i < len(c.nth) && b.Places == nil; i++ {
 		if b.Seqs[i] == b.Seqs[i-1] {
 			c.nth[i] = c.nth[i-1] + 1
 		}
@@ -81,6 +84,14 @@ func (c cause) committed() int64 {
 		return at.UnixMicro()
 	}
 	return 0
+}
+
+// ordinal is the place of the change within its transaction, or else among the rows of its record.
+func (c cause) ordinal() int64 {
+	if n := c.stamp().Ordinal; n >= 0 {
+		return n
+	}
+	return c.of.nth[c.row]
 }
 
 // fills are the columns that a target with these options fills.

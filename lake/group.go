@@ -288,6 +288,11 @@ func (g *Group) Write(ctx context.Context, b *freshet.Batch) (rejected int64, er
 	return rejected, nil
 }
 
+// Replay is Target.Replay of the table itself and of those beside it.
+func (g *Group) Replay(ctx context.Context, table string, filter *Filter, retake Retake) (*Replayed, error) {
+	return g.parts[0].Target.Replay(ctx, table, filter, retake)
+}
+
 // copyOf is the batch for a table beside: rows without rejects, on the same memory, to be released before the batch is.
 func copyOf(b *freshet.Batch, table string) *freshet.Batch {
 	c := &freshet.Batch{Table: table, Lane: b.Lane, After: b.After, Last: b.Last, Rows: b.Rows, Kinds: b.Kinds,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
@@ -115,8 +116,9 @@ const (
 )
 
 // Replay takes the open entries of the table that the filter chooses through retake again and appends what
-// comes of it, each entry exactly once, whatever crashes. Of many entries it makes several commits. The
-// Append must not be part of a running pipeline; pipelines of other processes may go on.
+// comes of it, each entry exactly once, whatever crashes. Of many entries it makes several commits. Of a Group's first
+// target, the tables beside the table get what they lack of it, too. The target must not be part of a running pipeline;
+// pipelines of other processes may go on.
 func (a *Target) Replay(ctx context.Context, table string, filter *Filter, retake Retake) (*Replayed, error) {
 	t, err := a.table(table)
 	if err != nil {
@@ -126,6 +128,10 @@ func (a *Target) Replay(ctx context.Context, table string, filter *Filter, retak
 	tried := map[entryPlace]bool{}
 	for races := 0; ; {
 		done, more, err := t.replay(ctx, filter, tried, retake)
+		total.Still = append(total.Still, done.Still...)
+		if errors.Is(err, errTornEntry) {
+			continue
+		}
 		if errors.Is(err, delta.ErrConflict) && races < maxRaces {
 			races++
 			continue
@@ -135,7 +141,6 @@ func (a *Target) Replay(ctx context.Context, table string, filter *Filter, retak
 		}
 		total.Entries += done.Entries
 		total.Rows += done.Rows
-		total.Still = append(total.Still, done.Still...)
 		total.Version = max(total.Version, done.Version)
 		if !more {
 			return total, nil
@@ -152,8 +157,11 @@ func (t *table) replay(ctx context.Context, filter *Filter, tried map[entryPlace
 		return done, false, err
 	}
 	entries, more, err := t.chosen(ctx, snap, filter, tried)
-	if err != nil || len(entries) == 0 {
+	if err != nil {
 		return done, false, err
+	}
+	if entries, err = t.past(ctx, main, entries, tried, done); err != nil || len(entries) == 0 {
+		return done, more, err
 	}
 	b, err := retake(ctx, entries)
 	if err != nil {
@@ -161,31 +169,60 @@ func (t *table) replay(ctx context.Context, filter *Filter, tried map[entryPlace
 	}
 	defer b.Release()
 	defer t.discard()
+	ownRows(entries, b)
+	if err := t.replayBeside(ctx, entries, b); err != nil {
+		return done, false, err
+	}
 	if t.a.opts.Mode.keyed() {
 		err := t.replayKeyed(ctx, main, snap, entries, b, done)
-		for _, e := range done.Still {
-			tried[e.place()] = true
-		}
+		done.note(tried)
 		return done, more, err
 	}
-	if b.NumRows() > 0 {
-		if t.a.opts.gathers() {
-			err = t.gatherRows(ctx, b)
-		} else {
-			err = t.writeRows(ctx, entryCauses(b, entries))
-		}
-		if err != nil {
-			return done, false, err
-		}
+	if err := t.replayWrite(ctx, entries, b, tried, done); err != nil {
+		return done, false, err
 	}
 	taken := t.divide(entries, b, done)
-	for _, e := range done.Still {
-		tried[e.place()] = true
-	}
+	done.note(tried)
 	if len(taken) == 0 {
 		return done, more, nil
 	}
 	return done, more, t.take(ctx, main, snap, taken, done)
+}
+
+// past leaves, of entries, those that all tables of the group are past. The others are tried.
+func (t *table) past(ctx context.Context, main *delta.Snapshot, entries []*Entry, tried map[entryPlace]bool, done *Replayed) (
+	[]*Entry, error) {
+	unread, err := t.unreadBeside(ctx, entries)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(unread, t.a.unread(main, entries))
+	entries = done.setAside(entries, unread)
+	done.note(tried)
+	return entries, nil
+}
+
+// note takes note of entries that are not to be tried again.
+func (r *Replayed) note(tried map[entryPlace]bool) {
+	for _, e := range r.Still {
+		tried[e.place()] = true
+	}
+}
+
+// replayWrite writes rows of a table that has no keys.
+func (t *table) replayWrite(ctx context.Context, entries []*Entry, b *freshet.Batch, tried map[entryPlace]bool,
+	done *Replayed) error {
+	if b.NumRows() == 0 {
+		return nil
+	}
+	if t.a.opts.gathers() {
+		return t.gatherRows(ctx, b)
+	}
+	before := len(b.Rejects)
+	if err := t.writeRows(ctx, entryCauses(b, entries)); err != nil {
+		return err
+	}
+	return torn(entries, b, before, tried, done)
 }
 
 // chosen returns the next entries to replay.
@@ -219,10 +256,7 @@ func (t *table) divide(entries []*Entry, b *freshet.Batch, done *Replayed) (take
 	}
 	for i, e := range entries {
 		if r := still[int64(i)]; r != nil {
-			again := *e
-			again.Code, again.Message, again.Step = r.Code, r.Message, r.Step
-			again.Raw, again.Key, again.Headers = nil, nil, nil
-			done.Still = append(done.Still, &again)
+			done.stays(e, r)
 			continue
 		}
 		taken = append(taken, e)

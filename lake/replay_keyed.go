@@ -180,13 +180,11 @@ func (t *table) tellReplayed(c *commit, entries []*Entry, done *Replayed) {
 		if taken[at] || still[at] {
 			continue
 		}
-		again := *e
-		again.Code, again.Message, again.Step = freshet.CodePartialRow, partialText, "write"
-		if r, ok := c.stays[at]; ok {
-			again.Code, again.Message, again.Step = r.Code, r.Message, r.Step
+		why := c.stays[at]
+		if why == nil {
+			why = &freshet.Reject{Code: freshet.CodePartialRow, Message: partialText, Step: "write"}
 		}
-		again.Raw, again.Key, again.Headers = nil, nil, nil
-		done.Still = append(done.Still, &again)
+		done.stays(e, why)
 	}
 }
 

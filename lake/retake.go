@@ -20,6 +20,9 @@ type Redecoder struct {
 	Steps  []freshet.Step
 }
 
+// decodeStep is the step of rejects that are whole records: no row of them was made.
+const decodeStep = "decode"
+
 // Retake is the function for Target.Replay. It is used by one goroutine.
 func (r *Redecoder) Retake(ctx context.Context, entries []*Entry) (*freshet.Batch, error) {
 	if len(entries) == 0 {
@@ -78,7 +81,7 @@ func (r *Redecoder) decode(entries []*Entry) (*freshet.Batch, error) {
 		switch {
 		case errors.As(err, &reject):
 			b.Rejects = append(b.Rejects, freshet.Reject{Seq: int64(i), Code: reject.Code, Message: reject.Error(),
-				Step: "decode", Record: e.Record})
+				Step: decodeStep, Record: e.Record})
 		case err != nil:
 			return nil, err
 		}
@@ -90,6 +93,7 @@ func (r *Redecoder) decode(entries []*Entry) (*freshet.Batch, error) {
 	if len(b.Seqs) > 0 {
 		decoded := d.Flush()
 		b.Rows, b.Kinds, b.Unsent, b.Stamps = decoded.Rows, decoded.Kinds, decoded.Unsent, decoded.Stamps
+		b.SetPlaces()
 	}
 	return b, nil
 }

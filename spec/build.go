@@ -205,6 +205,17 @@ func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer,
 	if opts.Cuts != nil {
 		opts.Cuts.LeftOut, opts.Cuts.TakePlan = how.leftOut, b.opts.TakePlan
 	}
+	return p.tables(open, opts)
+}
+
+// replayer is a target that can take records out of quarantine, too.
+type replayer interface {
+	freshet.Target
+	Replay(ctx context.Context, table string, f *lake.Filter, again lake.Retake) (*lake.Replayed, error)
+}
+
+// tables are the pipeline's tables, with their change logs where it has them.
+func (p *Pipeline) tables(open lake.Opener, opts *lake.TargetOptions) replayer {
 	main := lake.NewTarget(open, p.App, opts)
 	if !p.Target.Delta.hasLog() {
 		return main

@@ -20,9 +20,8 @@ import (
 // QuarantineTable is the quarantine table of one of the pipeline's tables, as Project.OpenTable takes it.
 func (p *Pipeline) QuarantineTable(table string) string { return p.quarantineOf(table) }
 
-// Replay takes records of one table out of quarantine, decodes them as the pipeline does now, runs its steps
-// and appends
-// what comes of them, each exactly once. The pipeline may run meanwhile.
+// Replay takes records of one table out of quarantine, decodes them as the pipeline does now, runs its steps and applies
+// what comes of them, each exactly once, to the table and to its change log. The pipeline may run meanwhile.
 func (b *Builder) Replay(ctx context.Context, p *Pipeline, table string,
 	filter *lake.Filter) (*lake.Replayed, error) {
 	if err := p.onlyKafka("replaying out of quarantine"); err != nil {
@@ -45,8 +44,7 @@ func (b *Builder) Replay(ctx context.Context, p *Pipeline, table string,
 	if err != nil {
 		return nil, err
 	}
-	target := lake.NewTarget(func(name string) (store.Store, error) { return p.Project.OpenTable(ctx, name) },
-		p.App, opts)
+	target := p.tables(func(name string) (store.Store, error) { return p.Project.OpenTable(ctx, name) }, opts)
 	again := &lake.Redecoder{Format: f, Schema: schema, Steps: steps}
 	if len(p.Source.Kafka.Metadata) > 0 {
 		again.Finish = p.Source.Kafka.finish

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/expr"
 )
@@ -97,29 +98,9 @@ func keep(b *freshet.Batch, spans []expr.Span) {
 	if rows == b.NumRows() {
 		return
 	}
-	before := b.Rows
-	b.Rows = nil
+	var some arrow.RecordBatch
 	if rows > 0 {
-		b.Rows = expr.TakeBatch(before, spans)
+		some = expr.TakeBatch(b.Rows, spans)
 	}
-	before.Release()
-	b.Seqs = compact(b.Seqs, spans)
-	b.Kinds = compact(b.Kinds, spans)
-	b.Stamps = compact(b.Stamps, spans)
-	b.Places = compact(b.Places, spans)
-	b.Unsent = unsentIn(b.Unsent, spans)
-	b.Records = compact(b.Records, spans)
-}
-
-// compact moves the rows of the spans, which ascend, to the front.
-func compact[T any](rows []T, spans []expr.Span) []T {
-	if rows == nil {
-		return nil
-	}
-	n := 0
-	for _, s := range spans {
-		n += copy(rows[n:], rows[s.From:s.To])
-	}
-	clear(rows[n:])
-	return rows[:n]
+	b.Thin(some, expr.Bounds(spans))
 }

@@ -31,25 +31,6 @@ func anyUnsent(m *freshet.Mask, row int, columns []int) bool {
 	return false
 }
 
-// unsentIn is the mask of the rows of the spans.
-func unsentIn(m *freshet.Mask, spans []expr.Span) *freshet.Mask {
-	if m == nil {
-		return nil
-	}
-	var out *freshet.Mask
-	n := 0
-	for _, s := range spans {
-		if part := m.Take(s.From, s.To); part != nil {
-			if out == nil {
-				out = m.Empty()
-			}
-			out.Append(n, part)
-		}
-		n += s.To - s.From
-	}
-	return out
-}
-
 // unsentOut is the mask after a step whose column i is made of the columns from[i]: what is made of a value that was
 // not sent was not sent either.
 func unsentOut(m *freshet.Mask, rows int, from [][]int) *freshet.Mask {
