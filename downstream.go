@@ -134,6 +134,22 @@ func (d downstream) Since(ctx context.Context, table string) (at time.Time, know
 	return at, known, err
 }
 
+// Bookmark asks the target.
+func (d downstream) Bookmark(ctx context.Context, table, name string, mark []byte) (kept []byte, err error) {
+	err = d.waitOut(ctx, "keep a bookmark with "+table, func() (err error) {
+		kept, err = d.target.Bookmark(ctx, table, name, mark)
+		return err
+	})
+	return kept, err
+}
+
+// Unmark asks the target.
+func (d downstream) Unmark(ctx context.Context, table, prefix, last string) error {
+	return d.waitOut(ctx, "delete bookmarks with "+table, func() error {
+		return d.target.Unmark(ctx, table, prefix, last)
+	})
+}
+
 // turn waits until no other call asks where lanes stand.
 func (d downstream) turn(ctx context.Context) error {
 	select {

@@ -59,6 +59,14 @@ type Downstream interface {
 	// first: the zero time where nothing says.
 	Since(ctx context.Context, table string) (at time.Time, known bool, err error)
 
+	// Bookmark keeps mark with the table under a name, a path of words, unless one is kept there already, and returns the
+	// one that is: what a seq of a lane stands for, where that is more than a number. It is kept before the seq is
+	// committed. With a nil mark nothing is kept, and nil is returned where nothing is.
+	Bookmark(ctx context.Context, table, name string, mark []byte) ([]byte, error)
+
+	// Unmark deletes the bookmarks whose names begin with prefix and are not greater than last.
+	Unmark(ctx context.Context, table, prefix, last string) error
+
 	// Release commits, or drops, what was read of lanes that now belong to another process, and returns when it is
 	// done or ctx ends.
 	Release(ctx context.Context, table string, lanes []Lane) error

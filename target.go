@@ -31,6 +31,10 @@ type Target interface {
 	Start(ctx context.Context, table string, starts Progress) (Progress, error)
 	Since(ctx context.Context, table string) (at time.Time, known bool, err error)
 
+	// Bookmark and Unmark: as Downstream has them.
+	Bookmark(ctx context.Context, table, name string, mark []byte) ([]byte, error)
+	Unmark(ctx context.Context, table, prefix, last string) error
+
 	// Write takes the batch, whose After must be the Last of the batch before of that lane (or the resumed progress).
 	// It takes ownership, and returns how many of the batch's rows it could not accept: those are rejects now. Errors:
 	// ErrStale when the batch's schema no longer fits the table, and any error of which

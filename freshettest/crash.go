@@ -152,6 +152,14 @@ func (t *mortalTarget) Since(ctx context.Context, table string) (at time.Time, k
 	return at, known, err
 }
 
+func (t *mortalTarget) Bookmark(ctx context.Context, table, name string, mark []byte) (kept []byte, err error) {
+	err = t.c.do(func() error {
+		kept, err = t.Target.Bookmark(ctx, table, name, mark)
+		return err
+	})
+	return kept, err
+}
+
 func (t *mortalTarget) Write(ctx context.Context, b *freshet.Batch) (rejected int64, err error) {
 	taken := false
 	err = t.c.do(func() error {

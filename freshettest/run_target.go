@@ -36,6 +36,7 @@ func RunTarget(t *testing.T, make func(t *testing.T) TargetHarness) {
 	t.Run("Start_Second_FirstHolds", s.startTwice)
 	t.Run("Start_BeforeTable_HoldsAfterEnsure", s.startBeforeTable)
 	t.Run("Since_Starts_TheFirst", s.since)
+	t.Run("Bookmark_Second_FirstHolds", s.bookmarks)
 	t.Run("Resume_OtherIdentity_OriginChanged", s.otherIdentity)
 	t.Run("Commit_RowsAndRejects_InPlaceWithProgress", s.commit)
 	t.Run("Commit_NoRows_ProgressMoves", s.commitNothing)
@@ -234,6 +235,31 @@ func (s targetSuite) startBeforeTable(t *testing.T) {
 		t.Errorf("got %v, want the start that came with the table", p)
 	}
 	wantProgress(t, h, starts)
+}
+
+func (s targetSuite) bookmarks(t *testing.T) {
+	h := s.make(t)
+	want := func(name, mark, want string) {
+		t.Helper()
+		var keep []byte
+		if mark != "" {
+			keep = []byte(mark)
+		}
+		got, err := open(t, h).Bookmark(t.Context(), table, name, keep)
+		must(t, err)
+		if string(got) != want {
+			t.Errorf("bookmark %s: got %q, want %q", name, got, want)
+		}
+	}
+	want("a/1", "", "")
+	want("a/1", "x", "x")
+	want("a/1", "y", "x")
+	want("a/2", "z", "z")
+	want("b/1", "other", "other")
+	must(t, open(t, h).Unmark(t.Context(), table, "a/", "a/1"))
+	want("a/1", "", "")
+	want("a/2", "", "z")
+	want("b/1", "", "other")
 }
 
 func (s targetSuite) since(t *testing.T) {

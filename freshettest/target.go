@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type Tables struct {
 	mu     sync.Mutex
 	tables map[string]*memTable
 	starts map[string]freshet.Progress // of tables that are still to be made
+	marks  map[string][]byte           // bookmarks, by table and name
 }
 
 type memTable struct {
@@ -38,7 +40,7 @@ type memTable struct {
 
 // NewTables returns no tables.
 func NewTables() *Tables {
-	return &Tables{tables: map[string]*memTable{}, starts: map[string]freshet.Progress{}}
+	return &Tables{tables: map[string]*memTable{}, starts: map[string]freshet.Progress{}, marks: map[string][]byte{}}
 }
 
 // Rows are the table's rows in the order of their commits.
@@ -231,6 +233,34 @@ func (t *Target) Since(_ context.Context, table string) (at time.Time, known boo
 		return m.since, len(m.progress) > 0, nil
 	}
 	return time.Time{}, len(t.store.starts[table]) > 0, nil
+}
+
+// Bookmark keeps the mark with those of all tables of that name.
+func (t *Target) Bookmark(_ context.Context, table, name string, mark []byte) ([]byte, error) {
+	if err := t.call("Bookmark"); err != nil {
+		return nil, err
+	}
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	key := table + "/" + name
+	if kept, ok := t.store.marks[key]; ok || mark == nil {
+		return kept, nil
+	}
+	t.store.marks[key] = mark
+	return mark, nil
+}
+
+// Unmark deletes bookmarks.
+func (t *Target) Unmark(_ context.Context, table, prefix, last string) error {
+	if err := t.call("Unmark"); err != nil {
+		return err
+	}
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	maps.DeleteFunc(t.store.marks, func(key string, _ []byte) bool {
+		return strings.HasPrefix(key, table+"/"+prefix) && key <= table+"/"+last
+	})
+	return nil
 }
 
 // Write checks that the batch adjoins the one before. It accepts all rows.

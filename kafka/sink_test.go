@@ -177,6 +177,13 @@ func (c *copyOf) Start(_ context.Context, table string, starts freshet.Progress)
 	return won, nil
 }
 
+// Bookmark is not called: offsets are numbers.
+func (c *copyOf) Bookmark(context.Context, string, string, []byte) ([]byte, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (c *copyOf) Unmark(context.Context, string, string, string) error { return errors.ErrUnsupported }
+
 func (c *copyOf) Since(_ context.Context, table string) (at time.Time, known bool, err error) {
 	c.sink.mu.Lock()
 	defer c.sink.mu.Unlock()

@@ -129,6 +129,16 @@ func (g *Group) Since(ctx context.Context, table string) (at time.Time, known bo
 	return g.parts[0].Target.Since(ctx, table)
 }
 
+// Bookmark keeps it with the table itself.
+func (g *Group) Bookmark(ctx context.Context, table, name string, mark []byte) ([]byte, error) {
+	return g.parts[0].Target.Bookmark(ctx, table, name, mark)
+}
+
+// Unmark deletes those that are kept with the table itself.
+func (g *Group) Unmark(ctx context.Context, table, prefix, last string) error {
+	return g.parts[0].Target.Unmark(ctx, table, prefix, last)
+}
+
 // Ensure makes all tables, or checks them.
 func (g *Group) Ensure(ctx context.Context, table string, schema *arrow.Schema) error {
 	if err := g.parts[0].Target.Ensure(ctx, table, schema); err != nil {
