@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -53,7 +54,7 @@ func (a *alteration) settleFeature(opts *AlterOptions, name string) error {
 	return nil
 }
 
-// holds checks all rows of the snapshot.
+// holds checks all rows of the snapshot. Errors: *ConstraintError of a row that it has looked up in its file.
 func (s *Snapshot) holds(ctx context.Context, r *rule) error {
 	names := make([]string, len(r.fields))
 	for i, f := range r.fields {
@@ -62,21 +63,51 @@ func (s *Snapshot) holds(ctx context.Context, r *rule) error {
 	if len(names) == 0 { // a constant
 		names = []string{s.schema.Fields[0].Name}
 	}
-	for rec, err := range s.Scan(ctx, &ScanOptions{Columns: names}) {
+	var files []Add
+	for add, err := range s.Files(ctx, nil) {
+		if err != nil {
+			return err
+		}
+		files = append(files, *add)
+	}
+	for rows, err := range s.ScanFiles(ctx, files, &ScanOptions{Columns: names}) {
 		if err != nil {
 			return err
 		}
 		arrays := make([]arrow.Array, len(s.schema.Fields))
 		for i, at := range r.places {
-			arrays[at] = rec.Column(i)
+			arrays[at] = rows.Batch.Column(i)
 		}
-		err = r.check(ctx, arrays, int(rec.NumRows()))
-		rec.Release()
+		err = r.check(ctx, arrays, int(rows.Batch.NumRows()))
+		rows.Batch.Release()
+		var broken *ConstraintError
+		if errors.As(err, &broken) {
+			broken.File, broken.Row = files[rows.File].Path, int(rows.Rows[broken.Row])
+			return s.showRow(ctx, files[rows.File], broken)
+		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// showRow completes an error about a row of a file with the row.
+func (s *Snapshot) showRow(ctx context.Context, file Add, broken *ConstraintError) error {
+	for rows, err := range s.ScanFiles(ctx, []Add{file}, nil) {
+		if err != nil {
+			return err
+		}
+		at, found := slices.BinarySearch(rows.Rows, int64(broken.Row))
+		if found {
+			broken.Others = othersOf(s.schema, rows.Batch.Columns(), at, broken.tells)
+		}
+		rows.Batch.Release()
+		if found {
+			break
+		}
+	}
+	return broken
 }
 
 // DropConstraint takes a CHECK constraint away. One that is not there is an error unless ifExists. Errors: as

@@ -88,14 +88,15 @@ func TestAlter_ColumnThatARuleReads_IsRefused(t *testing.T) {
 
 func TestAddConstraint_RowsThatAreThere_AreChecked(t *testing.T) {
 	ctx := context.Background()
-	table := made(t, fields("id", delta.Long), nil)
-	appendJSON(t, table, `[{"id":1},{"id":2},{"id":-7}]`)
+	table := made(t, fields("id", delta.Long, "note", delta.String), nil)
+	appendJSON(t, table, `[{"id":1},{"id":2},{"id":-7,"note":"the seventh"}]`)
 	_, err := table.AddConstraint(ctx, "positive", "id > 0", nil)
 	refused(t, err, "checkConstraints")
 	_, err = table.AddConstraint(ctx, "positive", "id > 0", upgrade)
 	var broken *delta.ConstraintError
-	if !errors.As(err, &broken) || !strings.Contains(err.Error(), "id = -7") {
-		t.Errorf("got %v, want a ConstraintError with the row", err)
+	if !errors.As(err, &broken) || !strings.HasPrefix(err.Error(), "add the constraint \"positive\": row 2 of part-") ||
+		!strings.HasSuffix(err.Error(), "found id = -7; the row has note = the seventh") {
+		t.Errorf("got %v, want a ConstraintError with the row and where it lies", err)
 	}
 	r, err := table.AddConstraint(ctx, "Large", "id > -10", upgrade)
 	done(t, r, err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -17,7 +18,8 @@ import (
 type ConstraintError struct {
 	Constraint string        // what it is, for people: `CHECK constraint "positive"`, `generated column "day"`
 	Expression string        // as the table has it
-	Row        int           // of the batch, from 0
+	File       string        // of a row that the table holds: its data file; else ""
+	Row        int           // of the file, or of the batch that was to be written, from 0
 	Values     []ColumnValue // that the expression reads
 	Others     []ColumnValue // of the row, as far as they are at hand; the first dozen
 	Err        error         // why the expression could not be computed; nil when it is false or null
@@ -29,7 +31,16 @@ type ColumnValue struct {
 }
 
 func (e *ConstraintError) Error() string {
-	return fmt.Sprintf("row %d: %s%s", e.Row, e.Reason(), rowText(e.Others))
+	where := ""
+	if e.File != "" {
+		where = " of " + e.File
+	}
+	return fmt.Sprintf("row %d%s: %s%s", e.Row, where, e.Reason(), rowText(e.Others))
+}
+
+// tells reports whether the error has the column's value already.
+func (e *ConstraintError) tells(column string) bool {
+	return slices.ContainsFunc(e.Values, func(v ColumnValue) bool { return v.Column == column })
 }
 
 // Reason is the error without the row, but for the values that the expression reads.

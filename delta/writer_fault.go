@@ -22,28 +22,21 @@ func (w *Writer) showRow(c *completion, err error) error {
 	var null *NullError
 	switch {
 	case errors.As(err, &broken):
-		broken.Others = w.others(c, broken.Row, func(name string) bool {
-			for _, v := range broken.Values {
-				if v.Column == name {
-					return true
-				}
-			}
-			return false
-		})
+		broken.Others = othersOf(w.layout.schema, c.arrays, broken.Row, broken.tells)
 	case errors.As(err, &null):
 		if null.Row < 0 {
 			null.Row = w.firstNull(c)
 		}
 		top := splitPath(null.Column)[0]
-		null.Others = w.others(c, null.Row, func(name string) bool { return name == top })
+		null.Others = othersOf(w.layout.schema, c.arrays, null.Row, func(name string) bool { return name == top })
 	}
 	return err
 }
 
-// others are the values of the row but for those that the error has told already.
-func (w *Writer) others(c *completion, row int, told func(name string) bool) (values []ColumnValue) {
-	for i := range w.layout.schema.Fields {
-		name, arr := w.layout.schema.Fields[i].Name, c.arrays[i]
+// othersOf are the values of the row but for those that the error has told already.
+func othersOf(s *Schema, columns []arrow.Array, row int, told func(name string) bool) (values []ColumnValue) {
+	for i := range s.Fields {
+		name, arr := s.Fields[i].Name, columns[i]
 		if told(name) || arr == nil || row < 0 || row >= arr.Len() {
 			continue
 		}

@@ -30,21 +30,29 @@ func schemaArgument(flag, text string) (*delta.Schema, error) {
 		}
 		return s, nil
 	}
-	fields, err := columnDefinitions(flag, text)
-	return &delta.Schema{Fields: fields}, err
+	columns, err := columnDefinitions(flag, text)
+	schema := &delta.Schema{}
+	for _, c := range columns {
+		if c.Parent != "" {
+			return nil, usageError(fmt.Sprintf("%s: found the column %s.%s, whose name has a dot", flag, c.Parent, c.Field.Name),
+				"give its struct a type such as STRUCT<a: INT>, or put the name between backticks")
+		}
+		schema.Fields = append(schema.Fields, c.Field)
+	}
+	return schema, err
 }
 
 // columnDefinitions reads `id BIGINT NOT NULL, day DATE GENERATED ALWAYS AS (CAST(ts AS DATE)) COMMENT 'of the sale'`.
-func columnDefinitions(flag, text string) (fields []delta.Field, err error) {
+func columnDefinitions(flag, text string) (columns []delta.NewColumn, err error) {
 	for _, part := range splitSQL(text, ',') {
-		f, err := columnDefinition(strings.TrimSpace(part))
+		c, err := columnDefinition(strings.TrimSpace(part))
 		if err != nil {
 			return nil, usageError(fmt.Sprintf("%s: %q: %v", flag, strings.TrimSpace(part), err),
 				"wanted NAME TYPE [NOT NULL] [DEFAULT …] [GENERATED ALWAYS AS (…)] [COMMENT '…']")
 		}
-		fields = append(fields, f)
+		columns = append(columns, c)
 	}
-	return fields, nil
+	return columns, nil
 }
 
 // clause is a part of a column's definition that begins with a keyword.
@@ -55,14 +63,14 @@ type clause struct {
 
 var clauseWords = []string{"NOT NULL", "COMMENT", "DEFAULT", "GENERATED", "NULL"}
 
-func columnDefinition(text string) (delta.Field, error) {
-	name, rest, err := columnName(text)
+func columnDefinition(text string) (column delta.NewColumn, err error) {
+	parent, name, rest, err := columnName(text)
 	if err != nil {
-		return delta.Field{}, err
+		return column, err
 	}
 	typeText, clauses := clausesOf(rest)
 	if typeText == "" {
-		return delta.Field{}, fmt.Errorf("found no type")
+		return column, fmt.Errorf("found no type")
 	}
 	meta := map[string]any{}
 	if sized.MatchString(typeText) {
@@ -71,22 +79,22 @@ func columnDefinition(text string) (delta.Field, error) {
 	}
 	c, err := spec.ParseColumn(typeText)
 	if err != nil {
-		return delta.Field{}, err
+		return column, err
 	}
 	s, err := delta.SchemaFromArrow(arrow.NewSchema([]arrow.Field{{Name: "column", Type: c.Type, Nullable: true}}, nil))
 	if err != nil {
-		return delta.Field{}, err
+		return column, err
 	}
-	f := delta.Field{Name: name, Type: s.Fields[0].Type, Nullable: true}
+	column = delta.NewColumn{Parent: parent, Field: delta.Field{Name: name, Type: s.Fields[0].Type, Nullable: true}}
 	for _, cl := range clauses {
-		if err := cl.apply(&f, meta); err != nil {
-			return f, err
+		if err := cl.apply(&column.Field, meta); err != nil {
+			return column, err
 		}
 	}
 	if len(meta) > 0 {
-		f.Metadata, err = json.Marshal(meta)
+		column.Field.Metadata, err = json.Marshal(meta)
 	}
-	return f, err
+	return column, err
 }
 
 // sized are the types of strings of a length, which the schema has as strings; sizedKey is where the metadata of a
@@ -103,20 +111,33 @@ func typeText(f delta.Field) string {
 	return f.Type.String()
 }
 
-// columnName divides a definition behind its name, which may stand between backticks.
-func columnName(text string) (name, rest string, err error) {
-	if quoted, ok := strings.CutPrefix(text, "`"); ok {
-		name, rest, ok = strings.Cut(quoted, "`")
-		if !ok {
-			return "", "", fmt.Errorf("the name's backtick is not closed")
+// columnName divides a definition behind the column's name: `address.zip STRING` is of a field of the struct address. A
+// name between backticks may have dots.
+func columnName(text string) (parent, name, rest string, err error) {
+	quoted, end, dot := false, -1, -1
+	for i := 0; i < len(text) && end < 0; i++ {
+		switch {
+		case text[i] == '`':
+			quoted = !quoted
+		case quoted:
+		case text[i] == '.':
+			dot = i
+		case strings.IndexByte(" \t\r\n:", text[i]) >= 0:
+			end = i
 		}
-		return name, strings.TrimSpace(rest), nil
 	}
-	at := strings.IndexAny(text, " \t\r\n:")
-	if at < 1 {
-		return "", "", fmt.Errorf("found %q, wanted a name and a type", text)
+	if quoted {
+		return "", "", "", fmt.Errorf("the name's backtick is not closed")
 	}
-	return text[:at], strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(text[at:]), ":")), nil
+	if end < 0 || dot == 0 || dot == end-1 {
+		return "", "", "", fmt.Errorf("found %q, wanted a name and a type", text)
+	}
+	name = text[dot+1 : end]
+	if bare, ok := strings.CutPrefix(name, "`"); ok {
+		name = strings.ReplaceAll(strings.TrimSuffix(bare, "`"), "``", "`")
+	}
+	rest = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(text[end:]), ":"))
+	return text[:max(dot, 0)], name, rest, nil
 }
 
 // clausesOf divides what follows a column's name into its type and the clauses.
@@ -130,7 +151,8 @@ func clausesOf(text string) (typeText string, clauses []clause) {
 		}
 		for _, w := range clauseWords {
 			first, second, two := strings.Cut(w, " ")
-			if !keywordAt(text, i, first) || w == "NULL" && slices.Contains(words, "DEFAULT") {
+			if !keywordAt(text, i, first) || w == "NULL" && slices.Contains(words, "DEFAULT") ||
+				w == "DEFAULT" && len(at) > 0 && strings.EqualFold(strings.TrimSpace(text[at[len(at)-1]:i]), "BY") {
 				continue
 			}
 			end := i + len(first)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -74,19 +75,22 @@ func (c *cli) columnAdd() *cobra.Command {
 		Use:   "add TABLE COLUMNS",
 		Short: "Add columns",
 		Long: `Add columns, given as in table create: NAME TYPE, then perhaps COMMENT 'TEXT'. The rows that are there have null in
-them; no file is written anew. --in adds fields to a struct.`,
+them; no file is written anew. A name that begins with that of a struct and a dot is a field of it, and --in has all be
+fields of one.`,
 		Example: `  freshet table column add ./lake/orders "note STRING COMMENT 'of the customer', paid_at TIMESTAMP"
+  freshet table column add ./lake/orders 'address.street STRING'
   freshet table column add ./lake/orders 'zip STRING' --in address --after city`,
 	}, 2, 2, "TABLE and COLUMNS", func(ctx context.Context, args []string) (alteration, error) {
 		if err := exclude(cmd, "after", "first"); err != nil {
 			return nil, err
 		}
-		fields, err := columnDefinitions("COLUMNS", args[0])
-		columns := make([]delta.NewColumn, len(fields))
-		for i, f := range fields {
-			columns[i] = delta.NewColumn{Parent: parent, Field: f, After: after, First: first && i == 0}
+		columns, err := columnDefinitions("COLUMNS", args[0])
+		for i := range columns {
+			c := &columns[i]
+			c.Parent = strings.Trim(parent+"."+c.Parent, ".")
+			c.After, c.First = after, first && i == 0
 			if i > 0 && (first || after != "") {
-				columns[i].After = fields[i-1].Name
+				c.After = columns[i-1].Field.Name
 			}
 		}
 		return func(t *delta.Table, o *delta.AlterOptions) (delta.CommitResult, error) {
@@ -132,7 +136,7 @@ delta.enableTypeWidening=true --upgrade.`,
 			return nil, err
 		}
 		return func(t *delta.Table, o *delta.AlterOptions) (delta.CommitResult, error) {
-			return t.ChangeColumn(ctx, args[0], delta.ColumnChange{Type: fields[0].Type}, o)
+			return t.ChangeColumn(ctx, args[0], delta.ColumnChange{Type: fields[0].Field.Type}, o)
 		}, nil
 	})
 }
