@@ -218,7 +218,7 @@ func (w *checkpointWriter) eachFile(ctx context.Context, do func(*Action) error)
 			continue
 		}
 		if a.Add != nil {
-			w.files.files, w.files.bytes = w.files.files+1, w.files.bytes+a.Add.Size
+			w.files.add(a.Add.Size, a.Add.DeletionVector, 1)
 		}
 		if err := do(&a); err != nil {
 			return err

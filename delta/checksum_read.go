@@ -20,6 +20,7 @@ type versionChecksum struct {
 	domains  map[string]DomainMetadata // nil: not said
 	inCommit *int64
 	files    *fileTotals // nil: not said
+	list     *fileList   // of all files; nil: not said
 }
 
 func checksumKey(version int64) string { return versionPrefix(version) + ".crc" }
@@ -50,7 +51,7 @@ func (b *builder) fromChecksum(ctx context.Context, seg *segment) (ok bool, err 
 			b.logBytes += o.Size
 		}
 	}
-	b.version, b.inCommit, b.files = seg.last, commit.inCommit, sum.files
+	b.version, b.inCommit, b.files, b.txnID = seg.last, commit.inCommit, sum.files, sum.txnID
 	return true, nil
 }
 
@@ -94,32 +95,33 @@ func (t *Table) getChecksum(ctx context.Context, version int64) (*versionChecksu
 
 func parseChecksum(data []byte) (*versionChecksum, error) {
 	s := &versionChecksum{}
-	var files, bytes *int64
-	r := &jsonReader{data: data}
+	counts := map[string]*int64{}
+	r := newLogReader(data, 0, nil)
 	err := r.object(func(key []byte) (err error) {
 		switch string(key) {
 		case "txnId":
 			s.txnID, err = r.str()
-		case "numFiles":
-			files, err = r.optional()
-		case "tableSizeBytes":
-			bytes, err = r.optional()
+		case "numFiles", "tableSizeBytes", "numDeletionVectorsOpt", "numDeletedRecordsOpt":
+			name := string(key)
+			counts[name], err = r.optional()
 		case "inCommitTimestampOpt":
 			s.inCommit, err = r.optional()
 		case "protocol":
 			if !r.null() {
 				s.proto = &Protocol{}
-				err = s.proto.parse(r)
+				err = s.proto.parse(&r.jsonReader)
 			}
 		case "metadata":
 			if !r.null() {
 				s.meta = &Metadata{}
-				err = s.meta.parse(r)
+				err = s.meta.parse(&r.jsonReader)
 			}
 		case "setTransactions":
-			err = s.parseTxns(r)
+			err = s.parseTxns(&r.jsonReader)
 		case "domainMetadata":
-			err = s.parseDomains(r)
+			err = s.parseDomains(&r.jsonReader)
+		case "allFiles":
+			err = s.parseFiles(r)
 		default:
 			err = r.skip()
 		}
@@ -128,10 +130,40 @@ func parseChecksum(data []byte) (*versionChecksum, error) {
 	if err == nil && r.peek() != 0 {
 		err = r.fail("the end")
 	}
-	if files != nil && bytes != nil {
-		s.files = &fileTotals{*files, *bytes}
-	}
+	s.count(counts)
 	return s, err
+}
+
+// count takes the totals that are told. A table whose protocol has no deletion vectors has none.
+func (s *versionChecksum) count(told map[string]*int64) {
+	files, bytes := told["numFiles"], told["tableSizeBytes"]
+	if files == nil || bytes == nil {
+		return
+	}
+	s.files = &fileTotals{files: *files, bytes: *bytes, vectors: -1}
+	vectors, deleted := told["numDeletionVectorsOpt"], told["numDeletedRecordsOpt"]
+	switch {
+	case vectors != nil && deleted != nil:
+		s.files.vectors, s.files.deleted = *vectors, *deleted
+	case s.proto != nil && !s.proto.Supports("deletionVectors"):
+		s.files.vectors = 0
+	}
+}
+
+// parseFiles takes the list of all files, which writers add while there are few.
+func (s *versionChecksum) parseFiles(r *logReader) error {
+	if r.null() {
+		return nil
+	}
+	s.list = newFileList()
+	return r.array(func() error {
+		var a Add
+		if err := a.parseFile(r, nil); err != nil {
+			return err
+		}
+		s.list.add(&a)
+		return nil
+	})
 }
 
 func (s *versionChecksum) parseTxns(r *jsonReader) error {

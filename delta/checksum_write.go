@@ -38,6 +38,10 @@ func (s *Snapshot) checksum(txnID string) []byte {
 	o.str("txnId", txnID)
 	o.int("tableSizeBytes", s.files.bytes)
 	o.int("numFiles", s.files.files)
+	if s.files.vectors >= 0 && s.state.proto.Supports("deletionVectors") {
+		o.int("numDeletedRecordsOpt", s.files.deleted)
+		o.int("numDeletionVectorsOpt", s.files.vectors)
+	}
 	o.int("numMetadata", 1)
 	o.int("numProtocol", 1)
 	o.optional("inCommitTimestampOpt", s.inCommit)

@@ -37,7 +37,7 @@ const (
 	FindingGap            = "missing commits"
 	FindingCheckpoint     = "broken checkpoint"
 	FindingCheckpointHint = "wrong _last_checkpoint"
-	FindingChecksum       = "wrong checksum"
+	FindingChecksum       = "wrong checksum" // or the log is wrong
 	FindingMissingChanges = "missing change data"
 	FindingChanges        = "change feed disagrees"
 	FindingUnknown        = "not checked" // the store or the table's features did not let it
@@ -61,8 +61,8 @@ type CheckOptions struct {
 	// there, with their sizes, and whether the log is whole.
 	Deep bool
 	// Fix does what is safe: it takes files that are not there out of the table, since no reader gets past them, writes a
-	// new checkpoint in the place of a broken one while what it is made of is there, and deletes a wrong .crc. Only for
-	// the newest version.
+	// new checkpoint in the place of a broken one while what it is made of is there, and deletes a .crc that no reader
+	// believes. Only for the newest version.
 	Fix bool
 	// Concurrency is how many files are read at once. Default: the number of processors.
 	Concurrency int
@@ -121,7 +121,7 @@ type check struct {
 	blind  map[fileKey]bool // files that cannot be read: they are not there, or their deletion vector is not
 	broken []*checkpointFile
 	astray bool // _last_checkpoint names a checkpoint that is not there
-	wrong  bool // the version's .crc is
+	wrong  bool // the version's .crc is, and nobody believes it
 	mu     sync.Mutex
 	report CheckReport
 	done   int64
@@ -147,7 +147,7 @@ func (c *check) run(ctx context.Context) error {
 		}
 		c.snap = snap
 	}
-	for a, err := range c.snap.Files(ctx, &FilesOptions{Stats: true}) {
+	for a, err := range c.snap.listed(ctx, kindAdd|kindStats, nil) {
 		if err != nil {
 			return err
 		}

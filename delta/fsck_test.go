@@ -215,7 +215,9 @@ func TestCheck_Fix_TakesMissingFilesOutAndNothingElse(t *testing.T) {
 func TestCheck_FixCrashesAtEveryStoreCall_CanBeDoneAgain(t *testing.T) {
 	t.Parallel()
 	ctx, st := context.Background(), store.NewMem()
-	table := pointsTable(t, st, rand.New(rand.NewPCG(seedOf(t), 0)), 2, delta.CreateOptions{})
+	rng := rand.New(rand.NewPCG(seedOf(t), 0))
+	table := pointsTable(t, st, rng, 2, delta.CreateOptions{})
+	appendPoints(t, table, rng, 9000, 5) // a file without a vector
 	checkpoint(t, table)
 	version := snapshot(t, table).Version()
 	gone := liveFile(t, table, false)

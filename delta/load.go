@@ -112,12 +112,14 @@ type builder struct {
 	files      *fileTotals // nil: not known
 	tally      fileTally   // of the next version
 	summed     bool        // the version has a .crc
+	txnID      string      // of the version's commit
 }
 
 // extend begins a builder that goes on from a snapshot.
 func (s *Snapshot) extend() *builder {
 	b := &builder{table: s.table, version: s.version, state: s.state.share(), checkpoint: s.checkpoint,
-		logBytes: s.logBytes, modified: s.modified, inCommit: s.inCommit, compacted: s.compacted, files: s.files}
+		logBytes: s.logBytes, modified: s.modified, inCommit: s.inCommit, compacted: s.compacted, files: s.files,
+		txnID: s.txnID}
 	if s.version < 0 {
 		b.files = &fileTotals{}
 	}
@@ -151,7 +153,7 @@ func (b *builder) fromCheckpoint(ctx context.Context, c *checkpointFile) error {
 
 // commit takes the next version, or several up to it, from a file of the log.
 func (b *builder) commit(version int64, key string, data []byte) error {
-	b.inCommit = nil
+	b.inCommit, b.txnID = nil, ""
 	want := kindState | kindCommitInfo
 	if b.files != nil {
 		want |= kindFiles
@@ -168,8 +170,11 @@ func (b *builder) commit(version int64, key string, data []byte) error {
 
 // take takes one action of the next version.
 func (b *builder) take(a *Action) {
-	if a.CommitInfo != nil && a.CommitInfo.InCommitTimestamp != nil {
-		b.inCommit = a.CommitInfo.InCommitTimestamp
+	if a.CommitInfo != nil {
+		b.txnID = a.CommitInfo.TxnID
+		if a.CommitInfo.InCommitTimestamp != nil {
+			b.inCommit = a.CommitInfo.InCommitTimestamp
+		}
 	}
 	b.state.apply(a)
 	b.tally.take(a)
@@ -187,7 +192,7 @@ func (b *builder) close(version int64, bytes int) {
 func (b *builder) snapshot(before *Snapshot) (*Snapshot, error) {
 	s := &Snapshot{table: b.table, version: b.version, state: b.state.share(), checkpoint: b.checkpoint,
 		logBytes: b.logBytes, modified: b.modified, inCommit: b.inCommit, compacted: b.compacted,
-		files: b.files, summed: b.summed}
+		files: b.files, summed: b.summed, txnID: b.txnID}
 	if s.state.proto == nil {
 		return nil, corrupt("version %d of %s has no protocol", b.version, b.table.st.URL())
 	}

@@ -141,9 +141,13 @@ func (tx *Transaction) blindToFiles() bool {
 		len(tx.again) == 0
 }
 
+// sameProtocol reports whether they ask for the same, in whichever order they name features.
 func sameProtocol(a, b *Protocol) bool {
+	same := func(a, b []string) bool {
+		return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+	}
 	return a.MinReaderVersion == b.MinReaderVersion && a.MinWriterVersion == b.MinWriterVersion &&
-		slices.Equal(a.ReaderFeatures, b.ReaderFeatures) && slices.Equal(a.WriterFeatures, b.WriterFeatures)
+		same(a.ReaderFeatures, b.ReaderFeatures) && same(a.WriterFeatures, b.WriterFeatures)
 }
 
 func sameMetadata(a, b *Metadata) bool {

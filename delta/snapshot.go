@@ -21,6 +21,7 @@ type Snapshot struct {
 	compacted  []compactedFile // in place of commits after the checkpoint
 	files      *fileTotals     // nil: not known
 	summed     bool            // the version had a .crc when it was read
+	txnID      string          // of the version's commit; "" when it was not read, or has none
 }
 
 // Table is the table that this is a version of.

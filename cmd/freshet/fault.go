@@ -138,6 +138,7 @@ func tableError(table string, err error) error {
 	e := &freshet.Error{Place: table, Err: err}
 	var syntax *expr.Error
 	var version *delta.VersionError
+	var sum *delta.ChecksumError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
@@ -149,9 +150,14 @@ func tableError(table string, err error) error {
 		e.Code, e.Class, e.Msg, e.Err = freshet.CodeNoVersion, freshet.ClassInput, version.Error(), nil
 		e.Fix = "look for versions with `freshet table history`"
 	case errors.Is(err, delta.ErrUnsupportedFeature):
-		e.Code, e.Class, e.Msg = freshet.CodeUnsupported, freshet.ClassInput, "the table cannot be used"
+		e.Code, e.Class, e.Msg, e.Err = freshet.CodeUnsupported, freshet.ClassInput, err.Error(), nil
+		e.Fix = "an engine that knows it can drop it; or take a version from before it: --version N"
+	case errors.As(err, &sum):
+		e.Code, e.Class, e.Msg, e.Err = freshet.CodeCorrupt, freshet.ClassFailure, sum.Error(), nil
+		e.Fix = "look into the log, or into a backup of it; if the log is right, delete " + sum.Path
 	case errors.Is(err, delta.ErrCorrupt):
-		e.Code, e.Class, e.Msg = freshet.CodeCorrupt, freshet.ClassFailure, "the table is damaged"
+		e.Code, e.Class, e.Msg, e.Err = freshet.CodeCorrupt, freshet.ClassFailure, err.Error(), nil
+		e.Fix = "freshet table check " + table + " tells what else is; an older version may be whole: --version N"
 	case errors.Is(err, delta.ErrMissingFiles):
 		e.Code, e.Class, e.Msg = freshet.CodeMissingFile, freshet.ClassFailure, "a file of the table is not there"
 		e.Fix = "freshet table check " + table + " tells which are missing, and --fix takes them out; or read another version"

@@ -21,7 +21,7 @@ files: whether they can be read and hold as many rows as the log says, whether s
 the truth, whether row ids are given once, and whether the change feed agrees with the files.
 
 --fix does what is safe: it takes files that are not there out of the table, with the rows that were in them, and writes a
-new checkpoint in the place of a broken one. Nothing else is touched.
+new checkpoint in the place of a broken one; it deletes a checksum that no reader believes. Nothing else is touched.
 
 Exit code 4 when there is an error among the findings that was not fixed.`,
 		Example: `  freshet table check ./lake/orders --deep
@@ -41,7 +41,7 @@ Exit code 4 when there is an error among the findings that was not fixed.`,
 	f := cmd.Flags()
 	a.add(cmd)
 	f.BoolVar(&o.Deep, "deep", false, "read all files")
-	f.BoolVar(&o.Fix, "fix", false, "take missing files out of the table, replace broken checkpoints, delete a wrong checksum")
+	f.BoolVar(&o.Fix, "fix", false, "take missing files out of the table, replace broken checkpoints")
 	f.IntVar(&o.MaxFindings, "limit", 0, "how many findings are listed (default 1000)")
 	c.outputFlag(cmd, &output)
 	return cmd
