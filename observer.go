@@ -25,8 +25,18 @@ type Observer struct {
 	Paused func(why string)
 	// Lag: what the origin has and we have not read yet; -1: the lane is no longer ours.
 	Lag func(lane Lane, records int64)
+	// Loading: rows that were in a table of the origin before are read.
+	Loading func(l Loading)
 	// Upkeep: a table was looked after beside the stream.
 	Upkeep func(u Upkeep)
+}
+
+// Loading tells how far the loading of a table is.
+type Loading struct {
+	Table string
+	Rows  int64 // that were read, by processes before, too
+	Of    int64 // rows, as the origin estimates; -1: it does not say
+	Done  bool
 }
 
 // Upkeep is a piece of work that was done beside the stream for those who read a table.

@@ -19,8 +19,10 @@ const (
 func (s *Source) Ack(_ context.Context, table string, progress freshet.Progress) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, seq := range progress {
-		s.durable[table] = max(s.durable[table], seq)
+	for lane, seq := range progress {
+		if lane.Name == logLane {
+			s.durable[table] = max(s.durable[table], seq)
+		}
 	}
 	least := s.durable[table]
 	for _, seq := range s.durable {
@@ -41,6 +43,9 @@ func (s *Source) Rewind(ctx context.Context, table string) error {
 		}
 		f.drop()
 		f.skip, s.again = true, true
+		if f.load != nil {
+			f.load.reset()
+		}
 		s.ready = slices.DeleteFunc(s.ready, func(b *freshet.Batch) bool {
 			if b.Table == table {
 				b.Release()
@@ -50,7 +55,7 @@ func (s *Source) Rewind(ctx context.Context, table string) error {
 		if n := len(s.ready); n > 0 && s.moment == nil {
 			s.ready[n-1].More = false
 		}
-		return s.locate(ctx, f, s.position)
+		return s.locate(ctx, f, s.position, false)
 	}
 	return nil
 }
@@ -61,6 +66,7 @@ func (s *Source) Close(ctx context.Context) error {
 		b.Release()
 	}
 	s.ready = nil
+	s.history.stop()
 	for _, f := range s.order {
 		f.drop()
 	}
@@ -69,8 +75,7 @@ func (s *Source) Close(ctx context.Context) error {
 			s.stream.release(arrival{transaction: s.moment.transaction, size: s.size})
 			s.moment = nil
 		}
-		s.stream.stop()
-		s.stream = nil
+		s.hangUp()
 	}
 	if s.catalog != nil {
 		return s.catalog.Close(ctx)

@@ -23,6 +23,7 @@ type catalogTable struct {
 	Leaves      []leaf   // what holds the rows: the table itself, or its partitions
 	Readable    bool     // our role may select from it
 	Partition   bool     // it is a partition of another
+	Filter      string   // of the publication, on rows; "": none
 }
 
 // leaf is a heap: an ordinary table, or a partition.
@@ -267,6 +268,15 @@ type publication struct {
 type published struct {
 	Columns []string // nil: all
 	Filter  string   // "": all rows
+}
+
+// restrict leaves the columns of the table that the publication has, and notes which rows.
+func (p *publication) restrict(t *catalogTable) {
+	of := p.Tables[t.String()]
+	t.Filter = of.Filter
+	t.Columns = slices.DeleteFunc(t.Columns, func(c Column) bool {
+		return c.Generated && !p.Generated || of.Columns != nil && !slices.Contains(of.Columns, c.Name)
+	})
 }
 
 // readPublication returns what the publication says, nil: there is none of this name. The version is that of the server:

@@ -2,7 +2,8 @@
 // changes.
 //
 // Source is a freshet.Source of the log, which it reads by logical replication with the plugin pgoutput: one lane a database,
-// the seq is where in the log a transaction ends. All changes of a transaction share that seq.
+// the seq is where in the log a transaction ends. All changes of a transaction share that seq. The rows that a table has
+// already are a lane of their own, whose seqs are the chunks that are done.
 //
 //	src, err := postgres.NewSource("postgres://freshet@db/shop", &postgres.Options{Slot: "shop"})
 //	p := &freshet.Pipeline{Name: "prod.shop", Source: src, Target: dst}
@@ -15,12 +16,16 @@
 //     each other (freshet.Batch.Unfinished). What savepoints undid is never delivered.
 //   - The server hears of us in time, whatever downstream does.
 //   - Memory is bounded by Options.MemoryBytes, whatever the size and number of transactions: the largest go to disk.
+//   - Of a table's rows and their changes none is returned twice and none is missing, whatever ends the process in between, if
+//     what is returned is committed together as freshet.Batch.Unfinished says.
 //   - Values that the log leaves out are marked as not sent, and never null.
 //
 // How a change travels:
 //
 //	stream.go                        source.go, feed.go
 //	receive ─▶ assemble ─▶ arrivals ─▶ decode into the columns of its table ─▶ batches of all tables up to one place
+//	history.go                         ▲ each waits for the chunks that do not show it
+//	plan ─▶ open ─▶ read chunks ───────┴─▶ batches of the table's history
 //
-// Non-goals: it does not load the rows that are in the tables already, and it does not take part in two-phase commits.
+// Non-goals: it does not take part in two-phase commits.
 package postgres

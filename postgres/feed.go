@@ -17,7 +17,9 @@ import (
 
 // feed is what comes of one table: rows that were decoded and not yet returned by Next.
 type feed struct {
-	name  string // of the table that they are for
+	name  string    // of the table that they are for
+	of    [2]string // schema and name of the table in the source
+	load  *load     // its history; nil: all of that is returned
 	lane  freshet.Lane
 	after int64     // up to here everything was returned, or is held downstream
 	level time.Time // when it was brought to after
@@ -57,12 +59,24 @@ type origin struct {
 	at      time.Time // when it came
 }
 
-// change takes the rows of one change.
+// change takes the rows of one change, less those that belong to rows of the table's history that are still to be returned:
+// what is left of an update then is a delete, or an insert.
 func (f *feed) change(m *pgoutput.Message, o *origin) {
-	switch m.Kind {
-	case pgoutput.Insert:
-		f.row(freshet.Insert, m.New, nil, false, o)
-	case pgoutput.Update:
+	before, after := true, true
+	if f.load != nil {
+		before, after = f.load.sides(m, o.xid)
+	}
+	switch {
+	case !before && !after:
+	case m.Kind == pgoutput.Insert || !before:
+		known := m.Old
+		if m.OldKey {
+			known = nil
+		}
+		f.row(freshet.Insert, m.New, known, false, o)
+	case m.Kind == pgoutput.Delete || !after:
+		f.row(freshet.Delete, m.Old, nil, m.OldKey, o)
+	case m.Kind == pgoutput.Update:
 		if m.Old != nil {
 			f.row(freshet.UpdatePreimage, m.Old, nil, m.OldKey, o)
 		}
@@ -71,8 +85,6 @@ func (f *feed) change(m *pgoutput.Message, o *origin) {
 			known = nil
 		}
 		f.row(freshet.UpdatePostimage, m.New, known, false, o)
-	case pgoutput.Delete:
-		f.row(freshet.Delete, m.Old, nil, m.OldKey, o)
 	}
 }
 
@@ -203,11 +215,15 @@ func (f *feed) lossy(observer func(table, column string, values int64)) {
 	}
 	counts := map[string]int64{}
 	f.rows.nulled(counts)
+	lossy(observer, f.name, counts)
+}
+
+func lossy(observer func(table, column string, values int64), table string, counts map[string]int64) {
 	if observer == nil {
 		return
 	}
 	for column, n := range counts {
-		observer(f.name, column, n)
+		observer(table, column, n)
 	}
 }
 
@@ -238,22 +254,8 @@ func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel) error
 	if err := s.learnTypes(ctx, t); err != nil {
 		return err
 	}
-	known, err := s.down.Schema(ctx, f.name)
+	schema, err := s.shape(ctx, f.name, t)
 	if err != nil {
-		return err
-	}
-	schema, err := s.types.fit(t, known)
-	if err != nil {
-		return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.String(),
-			Msg: "the table cannot become one of Delta", Err: err}
-	}
-	if err := s.down.Ensure(ctx, f.name, schema); err != nil {
-		return err
-	}
-	if known, err = s.down.Schema(ctx, f.name); err != nil {
-		return err
-	}
-	if schema, err = s.types.fit(t, known); err != nil {
 		return err
 	}
 	rows, err := newRows(s.types, t, schema)
@@ -264,6 +266,27 @@ func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel) error
 	}
 	f.table, f.schema, f.rows = t, schema, rows
 	return nil
+}
+
+// shape has the target make its table for rows of this one, or check that it takes them, and returns the columns that they
+// become.
+func (s *Source) shape(ctx context.Context, name string, t *Table) (*arrow.Schema, error) {
+	known, err := s.down.Schema(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	schema, err := s.types.fit(t, known)
+	if err != nil {
+		return nil, &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.String(),
+			Msg: "the table cannot become one of Delta", Err: err}
+	}
+	if err := s.down.Ensure(ctx, name, schema); err != nil {
+		return nil, err
+	}
+	if known, err = s.down.Schema(ctx, name); err != nil {
+		return nil, err
+	}
+	return s.types.fit(t, known)
 }
 
 // described reports whether the description says what is known already.

@@ -38,12 +38,12 @@ func (s *Source) Open(ctx context.Context, down freshet.Downstream) error {
 	for _, t := range tables {
 		s.keyed(&t.Table, t.PrimaryKey)
 	}
-	starts, err := s.resume(ctx, conn, tables)
+	starts, made, err := s.resume(ctx, conn, tables)
 	if err != nil {
 		return err
 	}
 	for _, t := range tables {
-		f, err := s.appear(ctx, t.Schema, t.Name, starts)
+		f, err := s.appear(ctx, &t.Table, starts, !made)
 		if err != nil {
 			return err
 		}
@@ -99,10 +99,7 @@ func (s *Source) published(ctx context.Context) ([]*catalogTable, error) {
 		return !is
 	})
 	for _, t := range read {
-		t.Columns = slices.DeleteFunc(t.Columns, func(c Column) bool {
-			only := p.Tables[t.String()].Columns
-			return c.Generated && !p.Generated || only != nil && !slices.Contains(only, c.Name)
-		})
+		p.restrict(t)
 	}
 	return read, s.none(read)
 }
@@ -139,14 +136,14 @@ func (s *Source) none(read []*catalogTable) error {
 }
 
 // resume checks slot and server against what the tables hold, makes the slot if no table holds anything, and returns where
-// tables start that hold nothing.
-func (s *Source) resume(ctx context.Context, conn *pgconn.PgConn, tables []*catalogTable) (pgoutput.LSN, error) {
+// tables start that hold nothing, and whether the slot was made.
+func (s *Source) resume(ctx context.Context, conn *pgconn.PgConn, tables []*catalogTable) (pgoutput.LSN, bool, error) {
 	held := map[string]pgoutput.LSN{}
 	for _, t := range tables {
 		name := s.o.Table(t.Schema, t.Name)
 		p, err := s.down.Resume(ctx, name, []freshet.Lane{s.server.lane()})
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		if at, ok := p[s.server.lane()]; ok {
 			held["table "+name] = pgoutput.LSN(at)
@@ -155,24 +152,26 @@ func (s *Source) resume(ctx context.Context, conn *pgconn.PgConn, tables []*cata
 	have, err := findSlot(ctx, conn, s.o.Slot, s.server.version)
 	switch {
 	case err != nil:
-		return 0, s.ailing(err)
+		return 0, false, s.ailing(err)
 	case have != nil:
-		return have.confirmed, errors.Join(checkServer(s.server, held), have.check(s.o.Slot, s.server, held))
+		return have.confirmed, false, errors.Join(checkServer(s.server, held), have.check(s.o.Slot, s.server, held))
 	}
 	for _, name := range slices.Sorted(maps.Keys(held)) {
-		return 0, errors.Join(checkServer(s.server, held), missing(s.o.Slot, name, held[name]))
+		return 0, false, errors.Join(checkServer(s.server, held), missing(s.o.Slot, name, held[name]))
 	}
 	at, err := createSlot(ctx, conn, s.o.Slot, s.server.version)
 	if err != nil {
-		return 0, s.ailing(fmt.Errorf("create slot %s: %w", s.o.Slot, err))
+		return 0, false, s.ailing(fmt.Errorf("create slot %s: %w", s.o.Slot, err))
 	}
 	s.o.Log.Info("made a replication slot", "slot", s.o.Slot, "at", at.String())
-	return at, nil
+	return at, true, nil
 }
 
-// appear begins to read a table: where it stands downstream, or else at start.
-func (s *Source) appear(ctx context.Context, schema, name string, start pgoutput.LSN) (*feed, error) {
-	f := &feed{name: s.o.Table(schema, name), lane: s.server.lane(), level: time.Now()}
+// appear begins to read a table: where it stands downstream, or else at start, with its history. It is late when the log may
+// not tell of all that transactions do which have begun.
+func (s *Source) appear(ctx context.Context, t *Table, start pgoutput.LSN, late bool) (*feed, error) {
+	schema, name := t.Schema, t.Name
+	f := &feed{name: s.o.Table(schema, name), of: [2]string{schema, name}, lane: s.server.lane(), level: time.Now()}
 	for other, of := range s.feeds {
 		if of.name == f.name {
 			return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: schema + "." + name,
@@ -180,7 +179,10 @@ func (s *Source) appear(ctx context.Context, schema, name string, start pgoutput
 				Fix: "let {schema} and {table} stand in the name of the target's table"}
 		}
 	}
-	if err := s.locate(ctx, f, start); err != nil {
+	if !s.o.History.Skip {
+		s.history.add(f, t.OID)
+	}
+	if err := s.locate(ctx, f, start, late); err != nil {
 		return nil, err
 	}
 	s.feeds[schema+"."+name] = f
@@ -191,21 +193,44 @@ func (s *Source) appear(ctx context.Context, schema, name string, start pgoutput
 	return f, nil
 }
 
-// locate asks where the feed goes on, and records its start if it has none.
-func (s *Source) locate(ctx context.Context, f *feed, start pgoutput.LSN) error {
-	p, err := s.down.Resume(ctx, f.name, []freshet.Lane{f.lane})
+// locate asks where the feed goes on, and records its starts if it has none: in the log and in its history.
+func (s *Source) locate(ctx context.Context, f *feed, start pgoutput.LSN, late bool) error {
+	lanes := []freshet.Lane{f.lane}
+	if f.load != nil {
+		lanes = append(lanes, f.load.lane)
+	}
+	p, err := s.down.Resume(ctx, f.name, lanes)
 	if err != nil {
 		return err
 	}
+	starts := freshet.Progress{}
 	if _, known := p[f.lane]; !known {
-		if p, err = s.down.Start(ctx, f.name, freshet.Progress{f.lane: int64(start)}); err != nil {
+		starts[f.lane] = int64(start)
+	}
+	if l := f.load; l != nil {
+		if _, known := p[l.lane]; !known {
+			starts[l.lane] = 0
+		}
+		l.late, l.resumed = l.late || late && len(starts) == 2, l.resumed || len(starts) < 2
+	}
+	if len(starts) > 0 {
+		begun, err := s.down.Start(ctx, f.name, starts)
+		if err != nil {
 			return err
 		}
+		maps.Copy(p, begun)
 	}
 	f.after = p[f.lane]
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.durable[f.name] = f.after
+	s.mu.Unlock()
+	switch {
+	case f.load == nil:
+	case p[f.load.lane] == wholeHistory:
+		s.history.remove(f.load)
+	default:
+		return f.load.resume(ctx, s, p[f.load.lane])
+	}
 	return nil
 }
 
@@ -230,6 +255,7 @@ func (s *Source) begin(ctx context.Context) error {
 				f.skip = false
 			}
 			s.again = false
+			s.reached = s.position
 			clear(s.byOID)
 			return nil
 		case slotInUse(err) && time.Now().After(patience):

@@ -35,6 +35,8 @@ type Options struct {
 	Table func(schema, name string) string
 	// Types are choices among the types of columns.
 	Types Types
+	// History says how the rows are loaded that are in the tables already.
+	History History
 	// Truncates is what becomes of a TRUNCATE. Default TruncateReject.
 	Truncates Truncates
 	// Bounded ends where the log ended when the source was opened.
@@ -72,6 +74,10 @@ func (o *Options) Validate() error {
 	if o.MemoryBytes < 0 || o.MemoryBytes > 0 && o.MemoryBytes < 1<<20 {
 		fault("memory: found %d bytes, wanted at least 1 MiB", o.MemoryBytes)
 	}
+	if h := o.History; h.Parallel < 0 || h.ChunkRows < 0 || h.RowsPerSecond < 0 || h.MaxAge < 0 {
+		fault("history: found %d connections, %d rows a chunk, %d rows a second and %s, wanted nothing below 0", h.Parallel,
+			h.ChunkRows, h.RowsPerSecond, h.MaxAge)
+	}
 	for _, p := range o.Tables {
 		if schema, name, ok := strings.Cut(p, "."); !ok || schema == "" || name == "" {
 			fault("tables: found %q, wanted SCHEMA.TABLE, in which * stands for all", p)
@@ -98,6 +104,15 @@ func (o Options) withDefaults() Options {
 	}
 	if o.SpillDir == "" {
 		o.SpillDir = os.TempDir()
+	}
+	if o.History.Parallel == 0 {
+		o.History.Parallel = 4
+	}
+	if o.History.ChunkRows == 0 {
+		o.History.ChunkRows = 200_000
+	}
+	if o.History.MaxAge == 0 {
+		o.History.MaxAge = time.Hour
 	}
 	if o.StatusEvery <= 0 {
 		o.StatusEvery = 10 * time.Second

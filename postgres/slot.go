@@ -55,8 +55,11 @@ func simple(ctx context.Context, conn *pgconn.PgConn, sql string) ([][][]byte, e
 
 // lane is the log of the database.
 func (s *server) lane() freshet.Lane {
-	return freshet.Lane{Origin: s.database, OriginID: s.system + "/" + s.oid, Name: "0"}
+	return freshet.Lane{Origin: s.database, OriginID: s.system + "/" + s.oid, Name: logLane}
 }
+
+// logLane is the name of the lane that is the log. Those of tables' histories bear the tables' OIDs.
+const logLane = "0"
 
 // slot is a replication slot as the server has it.
 type slot struct {

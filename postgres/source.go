@@ -36,10 +36,14 @@ type Source struct {
 	confirmed atomic.Uint64
 	until     pgoutput.LSN // bounded: where it ends; else 0
 
+	history *history
+
 	feeds    map[string]*feed // by the name of the table in the source
 	order    []*feed          // the same, by that name
 	byOID    map[uint32]*feed
 	position pgoutput.LSN // everything that committed up to here was taken from the stream
+	reached  pgoutput.LSN // likewise; it goes on while transactions are under way
+	next     *arrival     // a transaction that waits for rows of the history
 	moment   *transactionReader
 	current  origin
 	size     int64 // of the moment's transaction, in the stream's room
@@ -64,6 +68,7 @@ func NewSource(address string, o *Options) (*Source, error) {
 	s := &Source{address: address, o: o.withDefaults(), feeds: map[string]*feed{}, byOID: map[uint32]*feed{},
 		durable: map[string]int64{}, keys: map[string][]string{}}
 	s.types = newTypeMap(s.o.Types)
+	s.history = newHistory(s)
 	return s, nil
 }
 
@@ -96,34 +101,71 @@ func (s *Source) advance(ctx context.Context) error {
 	case s.moment != nil:
 		return s.decode(ctx)
 	case s.again && s.stream != nil:
-		s.stream.stop()
-		s.stream = nil
+		s.hangUp()
 		return nil
 	case s.stream == nil:
 		return s.begin(ctx)
 	}
-	if s.until > 0 && s.position >= s.until {
+	if acted, err := s.history.step(ctx); acted || err != nil {
+		return err
+	}
+	if s.until > 0 && s.position >= s.until && s.history.over() {
 		return s.finish()
 	}
-	select {
-	case a, ok := <-s.stream.arrivals:
-		return s.arrived(ctx, a, ok)
-	default:
+	if s.next != nil {
+		if a := *s.next; !s.history.holds(a) {
+			s.next = nil
+			return s.arrived(ctx, a, true)
+		}
+	} else {
+		select {
+		case a, ok := <-s.stream.arrivals:
+			return s.arrived(ctx, a, ok)
+		default:
+		}
 	}
 	if s.emit() {
 		return nil
 	}
+	return s.wait(ctx)
+}
+
+// wait waits for the stream or the history.
+func (s *Source) wait(ctx context.Context) error {
+	arrivals := s.stream.arrivals
+	if s.next != nil {
+		arrivals = nil
+	}
+	var pause <-chan time.Time
+	if d := s.history.wait(); d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		pause = t.C
+	}
 	select {
-	case a, ok := <-s.stream.arrivals:
+	case a, ok := <-arrivals:
 		return s.arrived(ctx, a, ok)
+	case <-s.history.news:
+	case <-pause:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	return nil
+}
+
+// hangUp ends the stream.
+func (s *Source) hangUp() {
+	if s.next != nil {
+		s.stream.release(*s.next)
+		s.next = nil
+	}
+	s.stream.stop()
+	s.stream = nil
 }
 
 // finish brings all tables to the end of a bounded source.
 func (s *Source) finish() error {
-	if s.take(0) {
+	if s.take(0, nil) {
 		return nil
 	}
 	return io.EOF
@@ -137,10 +179,14 @@ func (s *Source) arrived(ctx context.Context, a arrival, ok bool) error {
 	s.failures = 0
 	if a.transaction == nil || a.transaction.changes.size == 0 {
 		s.stream.release(a)
-		s.position = max(s.position, a.upto)
+		s.position, s.reached = max(s.position, a.upto), max(s.reached, a.upto, a.reached)
 		if s.bytes == 0 {
 			s.emit()
 		}
+		return nil
+	}
+	if s.history.holds(a) {
+		s.next = &a
 		return nil
 	}
 	if s.bytes > 0 && (a.transaction.tables || s.bytes+a.transaction.changes.size > momentBytes) {
@@ -177,7 +223,7 @@ func (s *Source) decode(ctx context.Context) error {
 // end ends the present transaction.
 func (s *Source) end() error {
 	t := s.moment.transaction
-	s.position, s.moment = t.end, nil
+	s.position, s.reached, s.moment = t.end, max(s.reached, t.end), nil
 	s.bytes += t.changes.size
 	s.stream.release(arrival{transaction: t, size: s.size})
 	if s.bytes >= momentBytes || s.waiting >= momentRows || s.parted {
@@ -251,7 +297,7 @@ func (s *Source) describe(ctx context.Context, rel *pgoutput.Rel) error {
 			return err
 		}
 		var err error
-		if f, err = s.appear(ctx, rel.Schema, rel.Name, s.position); err != nil {
+		if f, err = s.appear(ctx, &Table{OID: rel.OID, Schema: rel.Schema, Name: rel.Name}, s.position, true); err != nil {
 			return err
 		}
 	}
@@ -275,14 +321,18 @@ func (s *Source) part(f *feed) {
 }
 
 // emit makes everything that waits ready to be returned, and reports whether there was any.
-func (s *Source) emit() bool { return s.take(levelBytes) }
+func (s *Source) emit() bool { return s.take(levelBytes, nil) }
+
+// level brings a feed, with all that waits, to the position.
+func (s *Source) level(f *feed) { s.take(levelBytes, f) }
 
 // take makes what waits ready to be returned, also of tables of which nothing changed and that are behind by more than so many
-// bytes of the log: together the batches show all tables at the position. It reports whether there were any.
-func (s *Source) take(behind int64) bool {
+// bytes of the log, or are also to be brought there: together the batches show all tables at the position. It reports whether there were any.
+func (s *Source) take(behind int64, also *feed) bool {
 	before := len(s.ready)
 	for _, f := range s.order {
-		if f.empty() && (f.skip || !f.late(int64(s.position), behind)) {
+		wanted := !f.skip && f.late(int64(s.position), behind) || f == also && f.after < int64(s.position)
+		if f.empty() && !wanted {
 			continue
 		}
 		f.lossy(s.o.Observer.Lossy)
@@ -301,8 +351,7 @@ func (s *Source) take(behind int64) bool {
 // interrupted takes the end of a stream.
 func (s *Source) interrupted(ctx context.Context) error {
 	err := s.stream.err
-	s.stream.stop()
-	s.stream = nil
+	s.hangUp()
 	var known *freshet.Error
 	var said *pgconn.PgError
 	switch {

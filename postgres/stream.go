@@ -25,8 +25,9 @@ const farewell = 2 * time.Second
 // arrival is a committed transaction, or the news that there is nothing up to a place.
 type arrival struct {
 	transaction *transaction // nil: only the place
-	upto        pgoutput.LSN
-	size        int64 // what it holds of the room
+	upto        pgoutput.LSN // 0: transactions are under way
+	reached     pgoutput.LSN // all that committed up to here has come
+	size        int64        // what it holds of the room
 	at          time.Time
 }
 
@@ -47,6 +48,7 @@ type stream struct {
 	received atomic.Uint64
 	heard    atomic.Int64 // when something came last, in nanoseconds; 0: the reader waits for room
 	poke     chan struct{}
+	asking   atomic.Bool // the next status is to be answered
 	stopping atomic.Bool
 	end      context.CancelFunc
 	wg       sync.WaitGroup
@@ -169,9 +171,13 @@ func (s *stream) message(a *assembler, data []byte) (*arrival, error) {
 			s.nudge()
 		}
 		// The server has sent all that committed before this place. While a transaction is under way it is left alone.
-		if upto := binary.BigEndian.Uint64(data[1:]); a.idle() && upto > s.received.Load() {
+		upto := binary.BigEndian.Uint64(data[1:])
+		switch {
+		case a.idle() && upto > s.received.Load():
 			s.received.Store(upto)
-			return &arrival{upto: pgoutput.LSN(upto), size: 1}, nil
+			return &arrival{upto: pgoutput.LSN(upto), reached: pgoutput.LSN(upto), size: 1}, nil
+		case !a.idle() && a.whole == nil:
+			return &arrival{reached: pgoutput.LSN(upto), size: 1}, nil
 		}
 		return nil, nil
 	}
@@ -205,6 +211,12 @@ func (s *stream) nudge() {
 	}
 }
 
+// ask has the server say how far it has sent the log.
+func (s *stream) ask() {
+	s.asking.Store(true)
+	s.nudge()
+}
+
 // send is the sender goroutine. A server that says nothing although it was asked is hung up on.
 func (s *stream) send(ctx context.Context) {
 	tick := time.NewTicker(s.o.StatusEvery)
@@ -215,6 +227,7 @@ func (s *stream) send(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.poke:
+			ask = s.asking.Swap(false)
 		case <-tick.C:
 			ask = true
 		}

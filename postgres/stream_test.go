@@ -67,7 +67,7 @@ func (m *mirror) target(s *Source, mode lake.Mode) freshet.Target {
 	if mode != lake.Append {
 		o.Key = lake.KeyOptions{Of: s.Key, IndexDir: m.index}
 	} else {
-		o.ChangeColumns = append(lake.ChangeColumns(), lake.ChangeTypeColumn)
+		o.ChangeColumns = append(lake.ChangeColumns(), lake.ChangeTypeColumn, "_unsent")
 	}
 	return lake.NewTarget(m.open, "test.app", o)
 }
@@ -90,8 +90,19 @@ func (m *mirror) catchUp(t *testing.T) {
 	}
 }
 
-// rows are the rows of a Delta table as text, by id.
+// rows are the rows of a Delta table as text.
 func (m *mirror) rows(t *testing.T, table string, columns ...string) []string {
+	t.Helper()
+	var all []string
+	for _, row := range m.values(t, table, columns...) {
+		all = append(all, "|"+strings.Join(row, "|"))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// values are the values of the columns of a Delta table as text, row by row.
+func (m *mirror) values(t *testing.T, table string, columns ...string) (all [][]string) {
 	t.Helper()
 	st, err := m.open(table)
 	if err != nil {
@@ -105,21 +116,19 @@ func (m *mirror) rows(t *testing.T, table string, columns ...string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []string
 	for rec, err := range snap.Scan(t.Context(), &delta.ScanOptions{Columns: columns}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		for row := range int(rec.NumRows()) {
-			var s strings.Builder
+			values := make([]string, len(columns))
 			for i := range columns {
-				s.WriteString("|" + rec.Column(i).ValueStr(row))
+				values[i] = rec.Column(i).ValueStr(row)
 			}
-			all = append(all, s.String())
+			all = append(all, values)
 		}
 		rec.Release()
 	}
-	slices.Sort(all)
 	return all
 }
 

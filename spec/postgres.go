@@ -3,6 +3,7 @@ package spec
 import (
 	"regexp"
 	"strings"
+	"time"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/postgres"
@@ -14,6 +15,7 @@ type Postgres struct {
 	Tables      []Text
 	Slot        Text
 	Publication string
+	History     History
 	Truncates   string
 	Numeric     string
 	Beyond      string
@@ -34,6 +36,7 @@ func (s *Postgres) shape() shape {
 			is: placed(&s.Slot)},
 		{name: "publication", doc: "The publication; if there is none, it is made of the tables. Default: the slot's name.",
 			is: text(&s.Publication)},
+		{name: "history", doc: "How the rows are loaded that are in the tables already.", is: s.History.shape()},
 		{name: "truncates", doc: "What becomes of a TRUNCATE. reject: it goes to quarantine, and the rows stay. ignore: the " +
 			"rows stay. fail: the pipeline stops. Default: reject.", is: word(&s.Truncates, "reject", "ignore", "fail")},
 		{name: "numeric", doc: "The type of numeric columns without a precision: text, double, or a decimal such as " +
@@ -46,6 +49,28 @@ func (s *Postgres) shape() shape {
 			is: size(&s.Memory)},
 		{name: "spill_dir", doc: "The folder for transactions that do not fit in memory. Default: the system's for temporary " +
 			"files.", is: placed(&s.SpillDir)},
+	}}
+}
+
+// History says how the rows are loaded that are in tables already; what is 0 has its default.
+type History struct {
+	Load          string
+	Parallel      int64
+	ChunkRows     int64
+	RowsPerSecond int64
+	MaxAge        time.Duration
+}
+
+func (h *History) shape() shape {
+	return object{keys: []key{
+		{name: "load", doc: "all: each table's rows, before what happens to them. none: only what happens from now on. " +
+			"Default: all.", is: word(&h.Load, "all", "none")},
+		{name: "parallel", doc: "How many connections read at most; it begins with one. Default: 4.", is: whole(&h.Parallel, 1)},
+		{name: "chunk_rows", doc: "How many rows one transaction reads at most. Default: 200000.", is: whole(&h.ChunkRows, 1)},
+		{name: "rows_per_second", doc: "How many rows are read in a second, over all connections. Default: no bound.",
+			is: whole(&h.RowsPerSecond, 1)},
+		{name: "max_age", doc: "How long one transaction may last: tables without a usable key are read in one. Default: 1h.",
+			is: duration(&h.MaxAge)},
 	}}
 }
 
@@ -64,6 +89,8 @@ var notInSlot = regexp.MustCompile(`[^a-z0-9_]`)
 func (p *Pipeline) postgresOptions() *postgres.Options {
 	s := p.Source.Postgres
 	o := &postgres.Options{Slot: p.slot(), Publication: s.Publication, Tables: texts(s.Tables),
+		History: postgres.History{Skip: s.History.Load == "none", Parallel: int(s.History.Parallel),
+			ChunkRows: s.History.ChunkRows, RowsPerSecond: s.History.RowsPerSecond, MaxAge: s.History.MaxAge},
 		Truncates: postgres.Truncates(s.Truncates), MemoryBytes: s.Memory, SpillDir: p.Project.path(s.SpillDir.Value),
 		Types: postgres.Types{Numeric: s.Numeric, Beyond: s.Beyond, Columns: map[string]string{}}, Table: p.tableOf}
 	for _, c := range s.AsText {

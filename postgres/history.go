@@ -1,0 +1,359 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/freshet-io/freshet"
+)
+
+// History says how the rows are loaded that are in tables already. The zero value of each field means its default.
+type History struct {
+	// Skip has only what happens from now on returned. A table whose loading has begun is loaded to its end.
+	Skip bool
+	// Parallel is how many connections read at most. It begins with one, and one is added whenever chunks come without
+	// trouble. Default 4.
+	Parallel int
+	// ChunkRows bounds the rows that one transaction reads. Default 200,000; fewer where rows are large.
+	ChunkRows int64
+	// RowsPerSecond bounds how fast rows are read, over all connections. Default 0: no bound.
+	RowsPerSecond int64
+	// MaxAge is how long one transaction may last: a table without a usable key is read in one. Default 1 h.
+	MaxAge time.Duration
+}
+
+// The sizes of chunks: the first of a table is small, and tells how many bytes its rows have.
+const (
+	firstRows  = 5_000
+	chunkBytes = 16 << 20
+)
+
+// slow is how long the server may take to begin a transaction until it counts as busy.
+const slow = 250 * time.Millisecond
+
+// manyHidden is of how many transactions it is remembered that changes were left out before the server is asked which are
+// behind us.
+const manyHidden = 100_000
+
+// history loads the rows that are in tables already, while the stream goes on: chunk by chunk, in short transactions. Each has
+// a watermark, by which it and the stream are put together:
+//
+//	plan: bookmark ─▶ open: watermark ─▶ read: parts ─▶ the stream comes to ─▶ parts are returned ─▶ the stream is past
+//	of the next chunk                    (goroutine)    what it does not see,    as one seq, not      the watermark: the
+//	(goroutine)                                         and waits                yet finished         seq is finished
+//
+// Since the seq is finished only then, the commit that has the chunk has the stream up to its watermark, too: what that sees
+// is in the table once, whatever ends the process in between.
+type history struct {
+	s     *Source
+	loads []*load // those with a key first
+	news  chan struct{}
+	life  context.Context
+	end   context.CancelFunc
+	wg    sync.WaitGroup
+
+	limit  int // connections in use at once
+	good   int // chunks since the limit was changed
+	notYet time.Time
+
+	mu   sync.Mutex
+	idle []*pgconn.PgConn
+}
+
+func newHistory(s *Source) *history {
+	h := &history{s: s, news: make(chan struct{}, 1), limit: 1}
+	h.life, h.end = context.WithCancel(context.Background())
+	return h
+}
+
+// add begins the history of a feed's table.
+func (h *history) add(f *feed, oid uint32) {
+	id := strconv.FormatUint(uint64(oid), 10)
+	f.load = &load{feed: f, oid: oid, lane: freshet.Lane{Origin: f.lane.Origin, OriginID: f.lane.OriginID, Name: id},
+		rows: min(firstRows, h.s.o.History.ChunkRows), hidden: map[uint32]struct{}{}}
+	h.loads = append(h.loads, f.load)
+}
+
+// remove ends the history of the load.
+func (h *history) remove(l *load) {
+	l.reset()
+	l.feed.load = nil
+	h.loads = slices.DeleteFunc(h.loads, func(other *load) bool { return other == l })
+}
+
+// over reports whether there is nothing left to load.
+func (h *history) over() bool { return len(h.loads) == 0 }
+
+// poke has Next look again.
+func (h *history) poke() {
+	select {
+	case h.news <- struct{}{}:
+	default:
+	}
+}
+
+// holds reports whether the transaction has to wait until rows are returned that do not show it.
+func (h *history) holds(a arrival) bool {
+	return slices.ContainsFunc(h.loads, func(l *load) bool { return l.holds(a.transaction.xid) })
+}
+
+// step takes a step of the history if there is one to take: it returns rows, finishes a chunk, or begins the next.
+func (h *history) step(ctx context.Context) (acted bool, err error) {
+	for _, l := range h.loads {
+		if acted, err := h.advance(ctx, l); acted || err != nil {
+			return acted, err
+		}
+	}
+	for _, l := range slices.Clone(h.loads) {
+		for l.plan != nil || h.used() < h.limit {
+			if more, err := h.begin(ctx, l); err != nil {
+				return false, err
+			} else if !more {
+				break
+			}
+		}
+	}
+	return false, nil
+}
+
+// used is how many connections read, or are about to.
+func (h *history) used() (n int) {
+	for _, l := range h.loads {
+		if n += len(l.windows); l.plan != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// advance returns rows of the first chunk that is being read, or finishes it.
+func (h *history) advance(ctx context.Context, l *load) (bool, error) {
+	if l.ended {
+		h.finish(l)
+		return true, nil
+	}
+	if len(l.windows) == 0 {
+		return false, nil
+	}
+	w := l.windows[0]
+	if w.returned {
+		if !h.past(w) {
+			return false, nil
+		}
+		return true, h.close(ctx, w)
+	}
+	if !h.due(w) {
+		return false, nil
+	}
+	select {
+	case p, more := <-w.parts:
+		if more {
+			lossy(h.s.o.Observer.Lossy, l.feed.name, p.lossy)
+			h.s.ready = append(h.s.ready, w.batch(p))
+			return true, nil
+		}
+	default:
+		return false, nil
+	}
+	if w.err != nil {
+		return false, h.failed(ctx, l, w.err)
+	}
+	w.returned = true
+	return true, nil
+}
+
+// due reports whether the stream has come to where the rows of the window belong: to its watermark, or before that to a
+// transaction that it does not see.
+func (h *history) due(w *window) bool {
+	next := h.s.next
+	return h.s.reached >= w.high || next != nil && !w.seen.sees(next.transaction.xid)
+}
+
+// past reports whether the stream has taken all that the watermark may see.
+func (h *history) past(w *window) bool {
+	next := h.s.next
+	return h.s.reached >= w.high || next != nil && next.transaction.end > w.high
+}
+
+// close finishes the first chunk of the load, behind the stream up to here.
+func (h *history) close(ctx context.Context, w *window) error {
+	l := w.load
+	h.s.level(l.feed)
+	after := w.seq
+	if !w.begun {
+		after--
+	}
+	h.s.ready = append(h.s.ready, l.batch(after, w.seq))
+	l.windows = l.windows[1:]
+	l.done, l.upto, l.ended, l.strikes = w.seq, w.upto, w.upto == nil, 0
+	l.read += int64(w.place)
+	h.adapt(l, w)
+	h.observe(l, false)
+	return h.s.down.Unmark(ctx, l.feed.name, l.marks(), l.mark(w.seq-keptMarks))
+}
+
+// keptMarks is how many chunks may be done and not committed: their bookmarks are not deleted.
+const keptMarks = 1000
+
+// finish ends the history of a table all of whose chunks are done.
+func (h *history) finish(l *load) {
+	h.s.ready = append(h.s.ready, l.batch(l.done, wholeHistory))
+	h.observe(l, true)
+	h.s.o.Log.Info("loaded", "table", l.feed.name, "rows", l.read)
+	h.remove(l)
+}
+
+// adapt chooses the size of the next chunk, and how many connections may read.
+func (h *history) adapt(l *load, w *window) {
+	o := &h.s.o.History
+	took := time.Since(w.opened)
+	rows := l.rows * 2
+	if w.place > 0 {
+		rows = min(rows, chunkBytes/max(1, w.bytes/int64(w.place)))
+	}
+	l.rows = max(1, min(rows, o.ChunkRows))
+	if o.RowsPerSecond > 0 {
+		pause := time.Duration(float64(w.place) / float64(o.RowsPerSecond) * float64(time.Second))
+		h.notYet = later(h.notYet, w.opened).Add(pause)
+	}
+	if h.good++; h.good >= 2*h.limit && took < time.Minute {
+		h.limit, h.good = min(h.limit+1, o.Parallel), 0
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// ease halves the connections that may read.
+func (h *history) ease() { h.limit, h.good = max(1, h.limit/2), 0 }
+
+// observe tells how far the loading of a table is.
+func (h *history) observe(l *load, done bool) {
+	if h.s.o.Observer.Loading == nil {
+		return
+	}
+	of := int64(-1)
+	if l.table != nil {
+		of = l.table.Rows
+	}
+	h.s.o.Observer.Loading(freshet.Loading{Table: l.feed.name, Rows: l.read, Of: of, Done: done})
+}
+
+// failed puts off the chunks that are being read and are not returned. Errors: those that waiting does not help against.
+func (h *history) failed(ctx context.Context, l *load, err error) error {
+	for i, w := range l.windows {
+		if !w.returned {
+			for _, lost := range l.windows[i:] {
+				lost.drop()
+			}
+			l.windows = l.windows[:i]
+			break
+		}
+	}
+	if l.plan != nil {
+		l.plan.drop()
+		l.plan = nil
+	}
+	var said *pgconn.PgError
+	var known *freshet.Error
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, errReshaped), errors.As(err, &said) && said.Code == "42703": // undefined_column
+		l.table = nil
+	case errors.As(err, &said) && said.Code == "42P01": // undefined_table
+		h.s.o.Log.Warn("the table is gone: the rest of it is not loaded", "table", l.feed.name)
+		h.remove(l)
+		return nil
+	case errors.As(err, &said) && said.Code == "42501":
+		return h.s.ailing(fmt.Errorf("load %s: %w", l.feed.name, err))
+	case errors.As(err, &known) && known.Code != freshet.CodeSourceUnreachable:
+		return err
+	}
+	pause := min(30*time.Second, 10*time.Millisecond<<min(l.strikes, 12))
+	l.strikes++
+	l.retry = time.Now().Add(pause)
+	if !errors.Is(err, errUnsettled) || l.strikes > 8 {
+		h.ease()
+		h.s.o.Log.Warn("loading goes on later", "table", l.feed.name, "error", err, "pause", pause)
+	}
+	return nil
+}
+
+// wait is how long nothing but news is to be waited for; 0: for ever.
+func (h *history) wait() (pause time.Duration) {
+	soonest := func(d time.Duration) {
+		if d = max(d, time.Millisecond); pause == 0 || d < pause {
+			pause = d
+		}
+	}
+	for _, l := range h.loads {
+		if len(l.windows) > 0 && h.s.reached < l.windows[0].high {
+			h.s.stream.ask()
+			soonest(askEvery)
+		}
+		if time.Now().Before(l.retry) {
+			soonest(time.Until(l.retry))
+		}
+	}
+	if time.Now().Before(h.notYet) && len(h.loads) > 0 {
+		soonest(time.Until(h.notYet))
+	}
+	return pause
+}
+
+// askEvery is how often the server is asked how far it has sent the log while a chunk waits for that.
+const askEvery = 20 * time.Millisecond
+
+// take returns a connection that nobody uses, or opens one.
+func (h *history) take(ctx context.Context) (*pgconn.PgConn, error) {
+	h.mu.Lock()
+	n := len(h.idle)
+	var conn *pgconn.PgConn
+	if n > 0 {
+		conn, h.idle = h.idle[n-1], h.idle[:n-1]
+	}
+	h.mu.Unlock()
+	if conn != nil && !conn.IsClosed() {
+		return conn, nil
+	}
+	return dial(ctx, h.s.address, false)
+}
+
+// giveBack keeps a connection for later, unless it is in a transaction still.
+func (h *history) giveBack(conn *pgconn.PgConn) {
+	if conn == nil || conn.IsClosed() {
+		return
+	}
+	if conn.TxStatus() != 'I' || h.life.Err() != nil {
+		_ = conn.Close(context.Background())
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.idle = append(h.idle, conn)
+}
+
+// stop ends all reading.
+func (h *history) stop() {
+	h.end()
+	for _, l := range h.loads {
+		l.reset()
+	}
+	h.wg.Wait()
+	for _, conn := range h.idle {
+		_ = conn.Close(context.Background())
+	}
+	h.idle = nil
+}

@@ -1,0 +1,230 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
+)
+
+// wholeHistory is the seq of a table's history behind its last chunk: nothing of it is left to be read.
+const wholeHistory = 1 << 62
+
+// load is the history of one table: the rows that were in it before the log tells of them. Its lane bears the number of the
+// table, and its seqs are the chunks that are done. Each change that the log tells of is on one side of the chunk that has, or
+// is to have, its row:
+//
+//	key order ───────▶
+//	 chunks done      │ windows: being read       │ still to be read
+//	 the change is    │ the watermark sees it:    │ it is left out, and a later
+//	 returned         │ left out; else returned   │ watermark must see it
+//	                  │ behind the chunk's rows   │
+//
+// An update that moves a row from one side to the other is a delete, or an insert. Used by the goroutine that calls Next.
+type load struct {
+	feed    *feed
+	lane    freshet.Lane
+	oid     uint32
+	table   *catalogTable // as the catalog has it; nil: not looked at yet
+	shape   string        // of all its columns
+	schema  *arrow.Schema // what the rows that are read become
+	key     []keyColumn   // nil: the table is read at once
+	done    int64         // chunks
+	upto    bound         // of the last of these
+	ended   bool          // that was the last of all
+	windows []*window     // by seq
+	plan    *plan         // of the chunk behind the windows; nil: none is made
+	rows    int64         // wanted of the next chunk
+	read    int64         // rows up to upto
+	began   time.Time
+	retry   time.Time // not before then
+	strikes int       // failures in a row
+
+	late    bool                // the log may not tell of all that transactions do which have begun
+	resumed bool                // what the log told was left out by a process before
+	hidden  map[uint32]struct{} // transactions with changes that were left out, not yet seen by a watermark
+	settled uint64              // transactions that began before must have ended
+	indices []int               // of the key's columns in the rows of the log
+	of      *Table              // that indices are of
+	values  [2][][]byte         // of a change: the key before, and after
+}
+
+// batch is one without rows.
+func (l *load) batch(after, last int64) *freshet.Batch {
+	return &freshet.Batch{Table: l.feed.name, Lane: l.lane, After: after, Last: last, ReadAt: time.Now()}
+}
+
+// mark is the name of a chunk's bookmark.
+func (l *load) mark(seq int64) string { return fmt.Sprintf("%s%012d", l.marks(), seq) }
+
+// marks is what the names of all bookmarks of the table begin with.
+func (l *load) marks() string { return "history/" + l.lane.Name + "/" }
+
+// keyNames are the names of the key's columns.
+func (l *load) keyNames() []string {
+	names := make([]string, len(l.key))
+	for i, k := range l.key {
+		names[i] = k.name
+	}
+	return names
+}
+
+// resume goes on behind the chunks that are done.
+func (l *load) resume(ctx context.Context, s *Source, done int64) error {
+	l.reset()
+	l.done, l.upto, l.ended, l.read = done, nil, false, 0
+	if done == 0 {
+		return nil
+	}
+	kept, err := s.down.Bookmark(ctx, l.feed.name, l.mark(done), nil)
+	if err != nil {
+		return err
+	}
+	var mark *chunkMark
+	if kept == nil {
+		err = fmt.Errorf("found no bookmark %s", l.mark(done))
+	} else {
+		mark, err = parseMark(kept)
+	}
+	if err == nil {
+		if err := s.history.look(ctx, l); err != nil {
+			return err
+		}
+		if l.table != nil && mark.Upto != nil && !slices.Equal(mark.Key, l.keyNames()) {
+			err = fmt.Errorf("it is in the order of %s, and the key of the table is %s", strings.Join(mark.Key, ", "),
+				strings.Join(l.keyNames(), ", "))
+		}
+	}
+	if err != nil {
+		return &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: l.feed.name, Err: err,
+			Msg: fmt.Sprintf("where the loading of the table goes on behind chunk %d is not known", done),
+			Fix: "write to another table, which is then loaded from the beginning"}
+	}
+	l.upto, l.ended, l.read = mark.Upto, mark.Upto == nil, mark.Rows
+	return nil
+}
+
+// reset forgets what is being read.
+func (l *load) reset() {
+	for _, w := range l.windows {
+		w.drop()
+	}
+	l.windows = nil
+	if l.plan != nil {
+		l.plan.drop()
+		l.plan = nil
+	}
+}
+
+// next is the chunk behind those that are being read; ok is false when there is none.
+func (l *load) next() (c chunk, ok bool) {
+	c = chunk{seq: l.done + 1, after: l.upto, rows: l.read}
+	if l.ended {
+		return c, false
+	}
+	if n := len(l.windows); n > 0 {
+		last := l.windows[n-1]
+		if last.upto == nil {
+			return c, false
+		}
+		c = chunk{seq: last.seq + 1, after: last.upto, rows: last.rows}
+	}
+	return c, true
+}
+
+// sides says which rows of a change are returned: the one before, and the one after.
+func (l *load) sides(m *pgoutput.Message, xid uint32) (before, after bool) {
+	if l.of != l.feed.table {
+		l.find(l.feed.table)
+	}
+	row := func(at int, sent, known pgoutput.Tuple) bool {
+		l.values[at] = l.values[at][:0]
+		for _, i := range l.indices {
+			var v []byte
+			switch {
+			case i >= 0 && i < len(sent) && sent[i].Kind == pgoutput.Text:
+				v = sent[i].Data
+			case i >= 0 && i < len(known):
+				v = known[i].Data
+			}
+			l.values[at] = append(l.values[at], v)
+		}
+		return l.returned(l.values[at], xid)
+	}
+	if m.New != nil {
+		after = row(1, m.New, m.Old)
+		before = after
+	}
+	if m.Old != nil {
+		before = row(0, m.Old, nil)
+	}
+	return before, after
+}
+
+// find notes where the key's columns are in the rows of the log.
+func (l *load) find(t *Table) {
+	l.of, l.indices = t, l.indices[:0]
+	for _, k := range l.key {
+		l.indices = append(l.indices, slices.IndexFunc(t.Columns, func(c Column) bool { return c.Name == k.name }))
+	}
+}
+
+// returned reports whether a change to the row of this key is returned. If not it is noted.
+func (l *load) returned(values [][]byte, xid uint32) bool {
+	if l.ended || l.upto != nil && l.upto.compare(l.key, values) <= 0 {
+		return true
+	}
+	for _, w := range l.windows {
+		if w.upto != nil && w.upto.compare(l.key, values) > 0 {
+			continue
+		}
+		if !w.seen.sees(xid) {
+			return true
+		}
+		break
+	}
+	l.hidden[xid] = struct{}{}
+	return false
+}
+
+// settle fails with errUnsettled when a watermark does not see what it must, and forgets the transactions that it sees.
+func (l *load) settle(v *visibility) error {
+	for xid := range l.hidden {
+		if v.sees(xid) {
+			delete(l.hidden, xid)
+		}
+	}
+	if v.xmin < l.settled || len(l.hidden) > 0 {
+		return errUnsettled
+	}
+	return nil
+}
+
+// holds reports whether a change of the transaction may have to come behind rows that are still being read.
+func (l *load) holds(xid uint32) bool {
+	return slices.ContainsFunc(l.windows, func(w *window) bool { return !w.returned && !w.seen.sees(xid) })
+}
+
+// from is the table as its own rows, or those of its partitions, are selected.
+func (t *catalogTable) from() string {
+	if t.Kind == 'p' {
+		return t.quoted()
+	}
+	return "only " + t.quoted()
+}
+
+// shapeOf is the names and types of the table's columns.
+func shapeOf(t *Table) string {
+	columns := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		columns[i] = c.Name + " " + strconv.FormatUint(uint64(c.Type), 10) + " " + strconv.Itoa(int(c.Modifier))
+	}
+	return strings.Join(columns, ",")
+}

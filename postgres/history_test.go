@@ -1,0 +1,137 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet-io/freshet/lake"
+)
+
+// fill has tables hold rows before anything is set up, of the keys that churns then change, and of others.
+const fill = `
+insert into public.keyed (id, n, v) select g, 0, repeat(md5(g::text), g % 40) from generate_series(0, 2999) g;
+insert into public.toast select g, 0, repeat(md5(g::text), 200), 'v' from generate_series(0, 2999, 7) g;
+insert into public.whole select g, 0, repeat(md5(g::text), 200), 'v' from generate_series(0, 2999, 5) g;`
+
+func TestHistory_QuietTables_Loaded(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		do(t, connect(t, address), mirroredDDL+fill)
+		m := newMirror(t, address)
+		m.options.History.ChunkRows = 500
+		m.catchUp(t)
+		m.check(t, "loaded")
+		m.catchUp(t)
+		m.check(t, "loaded and followed")
+	})
+}
+
+// Tables are loaded while random transactions change them, and the pipeline dies and the server ends connections at random.
+func TestHistory_ChurnAndCuts_TablesEqualTheSource(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		do(t, connect(t, address), mirroredDDL+fill)
+		m := newMirror(t, address)
+		m.options.History.ChunkRows = 100
+		m.disturb(t, seed, lake.Mirror)
+		m.catchUp(t)
+		m.check(t, "at the end")
+		for round := range 2 {
+			churnAll(t, address, seed+uint64(round), 40)()
+			m.catchUp(t)
+			m.check(t, fmt.Sprintf("round %d", round))
+		}
+	})
+}
+
+// What is appended is each row once as it was first read, and each change since once: played back, every insert finds its key
+// free, every update and delete finds its row, and the rows are those of the source.
+func TestHistory_ChurnAndCuts_ChangesPlayedBackEqualTheSource(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		conn := connect(t, address)
+		do(t, conn, mirroredDDL+fill)
+		m := newMirror(t, address)
+		m.options.History.ChunkRows = 100
+		m.disturb(t, seed, lake.Append)
+		if err := m.pipeline(m.source(t, true), lake.Append).Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for table, columns := range mirrored {
+			sameRows(t, table, m.playBack(t, table, columns), truth(t, conn, table, columns...))
+		}
+	})
+}
+
+// disturb runs the pipeline while random transactions go on, and ends it, or connections of its, at random.
+func (m *mirror) disturb(t *testing.T, seed uint64, mode lake.Mode) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 99))
+	conn := connect(t, m.address)
+	wait := churnAll(t, m.address, seed, 150)
+	for range 12 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- m.pipeline(m.source(t, false), mode).Run(ctx) }()
+		<-time.After(time.Duration(rng.IntN(300)) * time.Millisecond)
+		if rng.IntN(2) == 0 {
+			do(t, conn, "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and "+
+				"pid <> pg_backend_pid() and (query like 'START_REPLICATION%' or query like 'copy%' or query like 'begin iso%')")
+			<-time.After(time.Duration(rng.IntN(400)) * time.Millisecond)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait()
+}
+
+// playBack applies the changes that the table holds, and returns the rows that are left.
+func (m *mirror) playBack(t *testing.T, table string, columns []string) (rows []string) {
+	t.Helper()
+	all := m.values(t, "public_"+table, append([]string{lake.CommitVersionColumn, lake.OrdinalColumn, lake.ChangeTypeColumn,
+		"_unsent"}, columns...)...)
+	order := func(s string) (n int) { _, _ = fmt.Sscan(s, &n); return n }
+	slices.SortStableFunc(all, func(a, b []string) int {
+		return cmp.Or(cmp.Compare(order(a[0]), order(b[0])), cmp.Compare(order(a[1]), order(b[1])), -cmp.Compare(a[2], b[2]))
+	})
+	state, moved := map[string][]string{}, []string(nil)
+	for _, c := range all {
+		kind, unsent, row := c[2], c[3], c[4:]
+		old := state[row[0]]
+		switch {
+		case kind == "insert" && old != nil || kind != "insert" && kind != "update_postimage" && old == nil ||
+			kind == "update_postimage" && old == nil && moved == nil:
+			t.Fatalf("%s: %v finds the row %v", table, c, old)
+		case kind == "delete":
+			delete(state, row[0])
+		case kind == "update_preimage":
+			moved = old
+			delete(state, row[0])
+		default:
+			if moved != nil {
+				old, moved = moved, nil
+			}
+			row = slices.Clone(row)
+			for i, name := range columns {
+				if strings.Contains(unsent, `"`+name+`"`) {
+					row[i] = old[i]
+				}
+			}
+			state[row[0]] = row
+		}
+	}
+	for _, row := range state {
+		rows = append(rows, "|"+strings.Join(row, "|"))
+	}
+	slices.Sort(rows)
+	return rows
+}

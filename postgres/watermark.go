@@ -1,0 +1,76 @@
+package postgres
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
+)
+
+// watermark is the moment at which rows were read: which transactions they show, and a place of the log behind all of these.
+type watermark struct {
+	seen visibility
+	high pgoutput.LSN
+	at   int64 // the server's time, in microseconds since 1970
+}
+
+// visibility says which transactions a snapshot of the server shows. The order in which transactions become visible is not
+// quite that of their commits in the log, so that no place of the log tells the same. Source: "System Information Functions",
+// txid_current_snapshot.
+type visibility struct {
+	xmin, xmax uint64              // older ones have ended; this one and younger ones had not begun
+	running    map[uint64]struct{} // between them: those that had not ended
+}
+
+// parseVisibility reads the text of a txid_snapshot: "10:20:10,14,15".
+func parseVisibility(b []byte) (visibility, error) {
+	v := visibility{running: map[uint64]struct{}{}}
+	parts := bytes.Split(b, []byte(":"))
+	if len(parts) != 3 {
+		return v, fmt.Errorf("found %.60q, wanted a snapshot", b)
+	}
+	var err error
+	if v.xmin, err = strconv.ParseUint(string(parts[0]), 10, 64); err != nil {
+		return v, err
+	}
+	if v.xmax, err = strconv.ParseUint(string(parts[1]), 10, 64); err != nil {
+		return v, err
+	}
+	for _, one := range bytes.Split(parts[2], []byte(",")) {
+		if len(one) == 0 {
+			continue
+		}
+		xid, err := strconv.ParseUint(string(one), 10, 64)
+		if err != nil {
+			return v, err
+		}
+		v.running[xid] = struct{}{}
+	}
+	return v, nil
+}
+
+// sees reports whether the snapshot shows what the transaction did. The log has 32 bits of its number, the snapshot all.
+func (v *visibility) sees(xid uint32) bool {
+	full := v.xmax + uint64(int64(int32(xid-uint32(v.xmax))))
+	if full < v.xmin {
+		return true
+	}
+	_, running := v.running[full]
+	return full < v.xmax && !running
+}
+
+// The header of a page of the log, and of the first page of a file. Source: XLogPageHeaderData.
+const (
+	logPage   = 8 << 10
+	logHeader = 40
+)
+
+// logEnd is a place that the log reaches when nothing more is written: one within a page's header is only reached with what
+// comes behind that.
+func logEnd(at pgoutput.LSN) pgoutput.LSN {
+	if at%logPage <= logHeader {
+		return at - at%logPage
+	}
+	return at
+}
