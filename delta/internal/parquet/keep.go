@@ -34,11 +34,12 @@ func count(rows []Range) (n int) {
 func (v *Values) keep(rows []Range, first, width int, maxDef uint8) {
 	all := v.Len
 	v.Len = count(rows)
-	if v.Defs != nil {
-		v.Defs = moveRows(v.Defs, rows, first)
-	}
-	if v.Nulls > 0 {
-		v.Nulls = 0
+	switch {
+	case v.Defs == nil:
+	case v.Nulls == 0: // all are alike
+		v.Defs = v.Defs[:v.Len]
+	default:
+		v.Defs, v.Nulls = moveRows(v.Defs, rows, first), 0
 		for _, d := range v.Defs {
 			if d != maxDef {
 				v.Nulls++
