@@ -418,14 +418,17 @@ func (r *rowIndex) orders(c *indexChange, keys []keyindex.Fingerprint, sequence 
 		return nil, nil
 	}
 	w, all := r.sequence.width, r.identity.SequenceBytes
-	at, orders := make([]keyindex.Position, len(keys)), make([]byte, len(keys)*all)
-	if c.gone { // else they are new
-		if err := r.x.Lookup(keys, at, orders); err != nil {
-			return nil, err
-		}
+	orders := make([]byte, len(keys)*all)
+	if !c.gone { // they are new
+		r.sequence.put(orders, all, sequence, len(keys))
+		return orders, nil
 	}
-	for i, seq := range slices.Collect(slices.Chunk(r.sequence.append(nil, sequence, len(keys)), w)) {
-		mine := orders[i*all : (i+1)*all]
+	at := make([]keyindex.Position, len(keys))
+	if err := r.x.Lookup(keys, at, orders); err != nil {
+		return nil, err
+	}
+	for i, seqs := 0, r.sequence.append(nil, sequence, len(keys)); i < len(keys); i++ {
+		mine, seq := orders[i*all:(i+1)*all], seqs[i*w:(i+1)*w]
 		if at[i].File == 0 || at[i].File == keyindex.Tombstone || !bytes.Equal(mine[:w], seq) {
 			clear(mine)
 			copy(mine, seq)

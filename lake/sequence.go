@@ -102,52 +102,60 @@ func (o order) compare(other order) relation {
 func (s *sequencer) append(dst []byte, columns []arrow.Array, n int) []byte {
 	first := len(dst)
 	dst = append(dst, make([]byte, n*s.width)...)
-	at := first
-	for i, c := range columns {
-		s.column(dst[at:], c, n)
-		at += s.widths[i]
-	}
+	s.put(dst[first:], s.width, columns, n)
 	return dst
 }
 
-// column writes the values of one column into dst, at every s.width bytes. Signed numbers compare as unsigned bytes do
-// once their sign is flipped; floats, of which the bits of negative ones go backwards, once those are flipped whole.
-func (s *sequencer) column(dst []byte, arr arrow.Array, n int) {
-	put := func(i int, v uint64, width int) {
-		var b [8]byte
-		binary.BigEndian.PutUint64(b[:], v)
-		copy(dst[i*s.width:], b[8-width:])
+// put writes the texts of n rows into dst, which is zeroes, one at every step bytes. Nulls stay zeroes.
+func (s *sequencer) put(dst []byte, step int, columns []arrow.Array, n int) {
+	at := 0
+	for i, c := range columns {
+		putColumn(dst[min(at, len(dst)):], step, c, n)
+		at += s.widths[i]
 	}
-	signed := func(i int, v int64, width int) { put(i, uint64(v)^1<<(8*width-1), width) }
-	for i := range n {
-		if arr.IsNull(i) {
-			continue
-		}
-		switch a := arr.(type) {
-		case *array.Boolean:
+}
+
+// putColumn writes the values of one column into dst, at every step bytes. Signed numbers compare as unsigned bytes do
+// once their sign is flipped; floats, of which the bits of negative ones go backwards, once those are flipped whole.
+func putColumn(dst []byte, step int, arr arrow.Array, n int) {
+	switch a := arr.(type) {
+	case *array.Boolean:
+		each(a, n, func(i int) {
 			if a.Value(i) {
-				put(i, 1, 1)
+				dst[i*step] = 1
 			}
-		case *array.Int8:
-			signed(i, int64(a.Value(i)), 1)
-		case *array.Int16:
-			signed(i, int64(a.Value(i)), 2)
-		case *array.Int32:
-			signed(i, int64(a.Value(i)), 4)
-		case *array.Date32:
-			signed(i, int64(a.Value(i)), 4)
-		case *array.Int64:
-			signed(i, a.Value(i), 8)
-		case *array.Timestamp:
-			signed(i, int64(a.Value(i)), 8)
-		case *array.Float32:
-			put(i, orderedSingle(a.Value(i)), 4)
-		case *array.Float64:
-			put(i, ordered(a.Value(i)), 8)
-		case *array.Decimal128:
+		})
+	case *array.Int8:
+		each(a, n, func(i int) { dst[i*step] = uint8(a.Value(i)) ^ 1<<7 })
+	case *array.Int16:
+		each(a, n, func(i int) { binary.BigEndian.PutUint16(dst[i*step:], uint16(a.Value(i))^1<<15) })
+	case *array.Int32:
+		each(a, n, func(i int) { binary.BigEndian.PutUint32(dst[i*step:], uint32(a.Value(i))^1<<31) })
+	case *array.Date32:
+		each(a, n, func(i int) { binary.BigEndian.PutUint32(dst[i*step:], uint32(a.Value(i))^1<<31) })
+	case *array.Int64:
+		each(a, n, func(i int) { binary.BigEndian.PutUint64(dst[i*step:], uint64(a.Value(i))^1<<63) })
+	case *array.Timestamp:
+		each(a, n, func(i int) { binary.BigEndian.PutUint64(dst[i*step:], uint64(a.Value(i))^1<<63) })
+	case *array.Float32:
+		each(a, n, func(i int) { binary.BigEndian.PutUint32(dst[i*step:], orderedSingle(a.Value(i))) })
+	case *array.Float64:
+		each(a, n, func(i int) { binary.BigEndian.PutUint64(dst[i*step:], ordered(a.Value(i))) })
+	case *array.Decimal128:
+		each(a, n, func(i int) {
 			v := a.Value(i)
-			put(i, uint64(v.HighBits())^1<<63, 8)
-			binary.BigEndian.PutUint64(dst[i*s.width+8:], v.LowBits())
+			binary.BigEndian.PutUint64(dst[i*step:], uint64(v.HighBits())^1<<63)
+			binary.BigEndian.PutUint64(dst[i*step+8:], v.LowBits())
+		})
+	}
+}
+
+// each calls put for the rows up to n that have a value.
+func each(arr arrow.Array, n int, put func(row int)) {
+	some := arr.NullN() > 0
+	for i := range n {
+		if !some || arr.IsValid(i) {
+			put(i)
 		}
 	}
 }
@@ -168,7 +176,7 @@ func ordered(v float64) uint64 {
 }
 
 // orderedSingle is ordered of a float, in 32 bits.
-func orderedSingle(v float32) uint64 {
+func orderedSingle(v float32) uint32 {
 	switch {
 	case v != v:
 		return math.MaxUint32
@@ -177,7 +185,7 @@ func orderedSingle(v float32) uint64 {
 	}
 	bits := math.Float32bits(v)
 	if bits>>31 == 1 {
-		return uint64(^bits)
+		return ^bits
 	}
-	return uint64(bits | 1<<31)
+	return bits | 1<<31
 }

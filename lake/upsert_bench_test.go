@@ -84,12 +84,17 @@ type mirrorBench struct {
 }
 
 func newMirrorBench(b *testing.B) *mirrorBench {
+	return newKeyedBench(b, &lake.TargetOptions{Mode: lake.Mirror})
+}
+
+// newKeyedBench is such a target with a mode, and with a sequence where the options have one.
+func newKeyedBench(b *testing.B, opts *lake.TargetOptions) *mirrorBench {
 	b.Helper()
 	dir := b.TempDir()
 	m := &mirrorBench{b: b, random: rand.New(rand.NewPCG(1, 2)), last: -1,
 		open: func(table string) (store.Store, error) { return store.NewDisk(dir + "/" + table) }}
-	m.target = lake.NewTarget(m.open, app, &lake.TargetOptions{Mode: lake.Mirror, Key: lake.KeyOptions{
-		Columns: []string{"id"}, IndexDir: b.TempDir()}})
+	opts.Key.Columns, opts.Key.IndexDir = []string{"id"}, b.TempDir()
+	m.target = lake.NewTarget(m.open, app, opts)
 	m.check(m.target.Open(b.Context()))
 	m.check(m.target.Ensure(b.Context(), "t", narrowRows(m.random, []int64{0}).Schema()))
 	_, err := m.target.Start(b.Context(), "t", freshet.Progress{keyedLane: -1})
@@ -134,7 +139,7 @@ func BenchmarkMirror_ManyFiles(b *testing.B) {
 	}
 	m := newMirrorBench(b)
 	m.commit(narrowRows(m.random, []int64{0}))
-	m.appendFiles(files)
+	m.appendFiles(files, 1, 10)
 	m.commit(narrowRows(m.random, []int64{1})) // reads the keys of all
 	ids := make([]int64, 1000)
 	var cpu float64
@@ -154,8 +159,37 @@ func BenchmarkMirror_ManyFiles(b *testing.B) {
 	m.check(m.target.Close(b.Context()))
 }
 
-// appendFiles appends so many files of ten rows, whose keys go on from 1, as another writer.
-func (m *mirrorBench) appendFiles(n int64) {
+// BenchmarkKeyed_ForeignFile commits ten rows after another writer has appended a file of a million, whose keys are new: CPU
+// time of the commit, which brings the index forward.
+func BenchmarkKeyed_ForeignFile(b *testing.B) {
+	for name, opts := range map[string]*lake.TargetOptions{
+		"mirror":   {Mode: lake.Mirror},
+		"sequence": {Mode: lake.Upsert, Key: lake.KeyOptions{SequenceBy: []string{"created"}}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			const rows = 1_000_000
+			m, next, cpu := newKeyedBench(b, opts), int64(rows), 0.0
+			ids := make([]int64, 10)
+			for i := range ids {
+				ids[i] = int64(i)
+			}
+			m.commit(narrowRows(m.random, ids))
+			for b.Loop() {
+				m.appendFiles(1, next, rows)
+				next += rows
+				few := narrowRows(m.random, ids)
+				before := cpuSeconds(b)
+				m.commit(few)
+				cpu += cpuSeconds(b) - before
+			}
+			b.ReportMetric(cpu*1000/float64(b.N), "cpu-ms/commit")
+			m.check(m.target.Close(b.Context()))
+		})
+	}
+}
+
+// appendFiles appends so many files of so many rows, whose keys go on from first, as another writer.
+func (m *mirrorBench) appendFiles(n, first, rows int64) {
 	m.b.Helper()
 	ctx := m.b.Context()
 	st, err := m.open("t")
@@ -165,12 +199,12 @@ func (m *mirrorBench) appendFiles(n int64) {
 	snap, err := d.Snapshot(ctx)
 	m.check(err)
 	var adds []delta.Add
-	ids := make([]int64, 10)
+	ids := make([]int64, rows)
 	for i := range n {
 		w, err := delta.NewWriter(st, snap.Metadata(), snap.Protocol(), nil)
 		m.check(err)
 		for k := range ids {
-			ids[k] = 1 + 10*i + int64(k)
+			ids[k] = first + rows*i + int64(k)
 		}
 		m.check(w.Write(ctx, narrowRows(m.random, ids)))
 		added, err := w.Close(ctx)
