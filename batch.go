@@ -1,6 +1,8 @@
 package freshet
 
 import (
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -46,6 +48,9 @@ type Batch struct {
 	// Unfinished says that there is more of Last, the only seq that the batch has: in the lane's next batch, whose After and
 	// Last are this Last, and so on until one that is not Unfinished. The table is not committed in between.
 	Unfinished bool
+	// Partial says that the table is not to be committed behind this batch, but behind a later one of it, of whatever lane, that
+	// is not Partial: rows of one transaction of the origin are in several lanes.
+	Partial bool
 	// More says that the origin's moment at which this batch ends is shown only with the source's next batch, of whatever
 	// table: nothing is committed in between unless it must be, and then no cut is recorded.
 	More bool
@@ -83,6 +88,32 @@ func (b *Batch) SetPlaces() {
 		}
 		b.Places[row] = b.Places[row-1] + 1
 	}
+}
+
+// Split takes what is up to and with seq, which is in [After, Last), out of the batch and returns it; the batch then begins behind
+// it. Both are to be released.
+func (b *Batch) Split(seq int64) *Batch {
+	head := *b
+	head.Rejects = slices.Clone(b.Rejects)
+	if b.Rows != nil {
+		b.Rows.Retain()
+	}
+	if free := b.free; free != nil {
+		var left atomic.Int32
+		left.Store(2)
+		last := func() {
+			if left.Add(-1) == 0 {
+				free()
+			}
+		}
+		head.free, b.free = last, last
+	}
+	rows, bytes := b.NumRows(), b.Bytes
+	head.until(seq)
+	b.Cut(seq)
+	head.Bytes = bytes * int64(head.NumRows()) / int64(max(rows, 1))
+	b.Bytes = bytes - head.Bytes
+	return &head
 }
 
 // SetFree has Release call free once, after the rows are released: for a source that lends the records' memory.

@@ -185,3 +185,61 @@ func TestRun_MoreOfTheMoment_CommittedTogether(t *testing.T) {
 		end()
 	})
 }
+
+func TestRun_PartialBatch_CommittedWithTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMoments("a", "b")
+		tables, end := s.run(t)
+		for i := range 3 {
+			b := partOf("a", int64(i), int64(i+1), 2)
+			b.Partial = i < 2
+			s.batches <- b
+			<-time.After(time.Minute)
+			if got, want := tables.Progress("a")[lane0], []int64{0, 0, 3}[i]; got != want {
+				t.Errorf("after batch %d: got progress %d, want %d", i, got, want)
+			}
+		}
+		end()
+	})
+}
+
+// A run that ends in the middle commits nothing of the table that stands there.
+func TestRun_EndsWithinPartial_NothingOfItCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMoments("a", "b")
+		tables, end := s.run(t)
+		b := partOf("a", 0, 1, 2)
+		b.Partial = true
+		s.batches <- b
+		s.batches <- partOf("b", 0, 1, 1)
+		synctest.Wait()
+		end()
+		if a, b := tables.Progress("a")[lane0], tables.Progress("b")[lane0]; a != 0 || b != 1 {
+			t.Errorf("got progress %d of a and %d of b, want 0 and 1", a, b)
+		}
+	})
+}
+
+func TestBatch_Split_FreedOnceBothAreReleased(t *testing.T) {
+	b := partOf("a", 0, 1, 1)
+	more := partOf("a", 1, 5, 3)
+	more.Seqs, more.Places = []int64{2, 3, 5}, nil
+	b.Release()
+	freed := 0
+	more.SetFree(func() { freed++ })
+	more.Rejects = []freshet.Reject{{Seq: 2}, {Seq: 4}}
+	head := more.Split(3)
+	if head.After != 1 || head.Last != 3 || head.NumRows() != 2 || len(head.Rejects) != 1 {
+		t.Errorf("the head is (%d, %d] with %d rows and %d rejects", head.After, head.Last, head.NumRows(), len(head.Rejects))
+	}
+	if more.After != 3 || more.Last != 5 || more.NumRows() != 1 || len(more.Rejects) != 1 || more.Rejects[0].Seq != 4 {
+		t.Errorf("the rest is (%d, %d] with %d rows and %v", more.After, more.Last, more.NumRows(), more.Rejects)
+	}
+	head.Release()
+	if freed != 0 {
+		t.Error("freed with the head")
+	}
+	if more.Release(); freed != 1 {
+		t.Errorf("freed %d times, want once", freed)
+	}
+}

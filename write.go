@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -33,6 +34,7 @@ type writer struct {
 	sealedAt time.Time         // when it was sealed last
 	rewound  int               // rewinds asked for
 	more     bool              // the source's next batch belongs to the moment of the last one
+	partial  map[string]bool   // tables whose last batch was Partial
 	rejects  *rejectWindow
 	days     *dayGate // nil: days are not told apart
 	verdict  error    // what the run ends with, once everything is committed
@@ -40,7 +42,7 @@ type writer struct {
 
 func newWriter(r *run) *writer {
 	w := &writer{run: r, lanes: lanes{}, gens: map[string]int{}, strikes: map[string]int{},
-		troubles: map[string]string{}, pending: map[string]span{}, timer: time.NewTimer(time.Hour), first: true,
+		troubles: map[string]string{}, pending: map[string]span{}, partial: map[string]bool{}, timer: time.NewTimer(time.Hour), first: true,
 		rejects: newRejectWindow(r.opts.StopAbove), days: newDayGate(r.opts.Days)}
 	w.timer.Stop()
 	return w
@@ -136,6 +138,9 @@ func (w *writer) write(ctx context.Context, b *Batch) (over bool, err error) {
 		b.Release()
 		return false, err
 	}
+	if delete(w.partial, b.Table); b.Partial {
+		w.partial[b.Table] = true
+	}
 	s, seen := w.pending[b.Table]
 	if b.ReadAt.IsZero() {
 		b.ReadAt = time.Now()
@@ -176,7 +181,15 @@ func (w *writer) sealIfFull(ctx context.Context) error {
 }
 
 // within reports whether what was written ends within a moment of the origin, so that nothing is to be sealed yet.
-func (w *writer) within() bool { return w.more || len(w.lanes.unfinished()) > 0 }
+func (w *writer) within() bool { return w.more || len(w.unfinished()) > 0 }
+
+// unfinished are the tables that are not to be committed as they stand: a lane stands within a seq, or their last batch was
+// Partial.
+func (w *writer) unfinished() map[string]bool {
+	tables := w.lanes.unfinished()
+	maps.Copy(tables, w.partial)
+	return tables
+}
 
 func (w *writer) transform(ctx context.Context, b *Batch) error {
 	if len(w.steps) == 0 {
@@ -252,10 +265,10 @@ func (w *writer) flush(ctx context.Context, g group) error {
 	return w.handOver(ctx, g)
 }
 
-// dropUnfinished drops what was written of tables that stand within a seq, and has it read again: it cannot be sealed, and
-// the seal does not wait.
+// dropUnfinished drops what was written of tables that are unfinished, and has it read again: it cannot be sealed, and the
+// seal does not wait.
 func (w *writer) dropUnfinished() {
-	for table := range w.lanes.unfinished() {
+	for table := range w.unfinished() {
 		w.drop(table)
 		w.rewound++
 		w.rewinds.add(table, 0)
@@ -375,6 +388,7 @@ func (w *writer) drop(table string) {
 		w.days.forget(key)
 	}
 	delete(w.pending, table)
+	delete(w.partial, table)
 	if len(w.pending) == 0 && !w.uncut {
 		w.due = time.Time{}
 		w.timer.Stop()

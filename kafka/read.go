@@ -138,6 +138,9 @@ func (r *reader) cut(fetches kgo.Fetches, now time.Time) []*job {
 		r.mu.Unlock()
 		if l == nil || l.gone.Load() || l.done() {
 			recycle(p.Records)
+			if l != nil && l.done() {
+				r.pauseDone(l)
+			}
 			return
 		}
 		if p.Err == nil {

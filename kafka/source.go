@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +27,9 @@ type Source struct {
 	format  freshet.Format
 	o       Options
 	tells   bool // rows have columns that tell where they came from
-	log     *slog.Logger
+	// connected is called by Open once the broker answers; nil: nothing is.
+	connected func(ctx context.Context) error
+	log       *slog.Logger
 
 	down   freshet.Downstream
 	client *kgo.Client
@@ -147,6 +150,11 @@ func (s *Source) Open(ctx context.Context, down freshet.Downstream) error {
 	found, err := s.find(ctx)
 	if err != nil {
 		return err
+	}
+	if s.connected != nil {
+		if err := s.connected(ctx); err != nil {
+			return err
+		}
 	}
 	if err := s.openTables(ctx, found); err != nil {
 		return err
@@ -285,6 +293,26 @@ func (s *Source) End(_ string, l freshet.Lane) (last int64, known bool) {
 	return 0, false
 }
 
+// holdBack has no more fetched of the lanes, or again.
+func (s *Source) holdBack(lanes []freshet.Lane, hold bool) {
+	if len(lanes) == 0 {
+		return
+	}
+	names := map[string][]int32{}
+	s.mu.Lock()
+	for p, l := range s.lanes {
+		if slices.Contains(lanes, l.Lane) {
+			names[p.topic] = append(names[p.topic], p.n)
+		}
+	}
+	s.mu.Unlock()
+	if hold {
+		s.client.PauseFetchPartitions(names)
+	} else {
+		s.client.ResumeFetchPartitions(names)
+	}
+}
+
 // Close stops reading and leaves the group; ctx bounds the leaving.
 func (s *Source) Close(ctx context.Context) error {
 	s.closing.Store(true)
@@ -415,6 +443,12 @@ func (s *Source) nameOf(id [16]byte) string {
 // lane makes the freshet.Lane of a partition.
 func laneOf(t topic, n int32) freshet.Lane {
 	return freshet.Lane{Origin: t.name, OriginID: t.id(), Name: fmt.Sprint(n)}
+}
+
+// partitionOf is the partition that a lane is of.
+func partitionOf(l freshet.Lane) partition {
+	n, _ := strconv.ParseInt(l.Name, 10, 32) // laneOf made it
+	return partition{l.Origin, int32(n)}
 }
 
 // owned returns our lanes of the table, gone ones too.

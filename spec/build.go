@@ -290,7 +290,8 @@ func (b *Builder) lookedAfter(p *Pipeline, obs freshet.Observer, u freshet.Upkee
 // manyOrigins tells whether one table takes lanes of several topics.
 func (p *Pipeline) manyOrigins() bool {
 	k := p.kafka()
-	return !strings.Contains(p.TargetTable(), p.hole()) && (len(k.Topics) > 1 || k.Pattern.Value != "")
+	return k.transactions() != nil ||
+		!strings.Contains(p.TargetTable(), p.hole()) && (len(k.Topics) > 1 || k.Pattern.Value != "")
 }
 
 // quarantineOf is the quarantine table of a target table.
@@ -372,12 +373,25 @@ func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer, how reading) (f
 	if k.Format == "raw" || k.tellsChanges() {
 		opts.Tombstones = kafka.Keep
 	}
+	bad := func(err error) (freshet.Source, error) {
+		return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: p.File, Msg: err.Error()}
+	}
+	tx := k.transactions()
+	if tx != nil && topics.Pattern != "" {
+		topics.Except = append(slices.Clone(topics.Except), tx.Topic)
+	}
 	src, err := kafka.NewSource(client.Brokers, topics, kafka.RouteTo(p.TargetTable()), f, opts)
 	if err != nil {
-		return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: p.File,
-			Msg: err.Error()}
+		return bad(err)
 	}
-	return src, nil
+	if tx == nil {
+		return src, nil
+	}
+	whole, err := kafka.NewTransactional(src, *tx)
+	if err != nil {
+		return bad(err)
+	}
+	return whole, nil
 }
 
 // keepsRecords tells whether records are wanted beside their rows: for the times by which days are told apart, or since

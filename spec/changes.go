@@ -3,11 +3,13 @@ package spec
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/internal/format"
+	"github.com/freshet-io/freshet/kafka"
 )
 
 // Changes is how JSON records tell of changes to rows with a key.
@@ -32,6 +34,10 @@ type Debezium struct {
 	Placeholder   string
 	Signals       string
 	SourceColumns []string
+	Transactions  string        // the topic of transaction metadata; "": none is read
+	TxWait        time.Duration // how long is waited for what is missing of a transaction
+
+	at places
 }
 
 func (c *Changes) shape() shape {
@@ -55,7 +61,7 @@ func (c *Changes) shape() shape {
 }
 
 func (d *Debezium) shape() shape {
-	return object{keys: []key{
+	return object{places: &d.at, keys: []key{
 		{name: "before", doc: "full: rows before a change are whole, as with REPLICA IDENTITY FULL. key: but for the key " +
 			"they hold made-up values. Default: key.", is: word(&d.Before, "key", "full")},
 		{name: "key", doc: "The columns of the key of records that have no key of their own.",
@@ -70,6 +76,10 @@ func (d *Debezium) shape() shape {
 		{name: "source_columns", doc: "Columns that tell of a change's source, with _ before their names: " +
 			strings.Join(format.SourceColumns(), ", ") + ".",
 			is: loneOrList(&d.SourceColumns, func(s *string) shape { return word(s, format.SourceColumns()...) })},
+		{name: "transactions", doc: "The topic to which the connector writes its transactions (provide.transaction.metadata). " +
+			"Then all tables get a transaction together, and cuts show whole ones. Default: none.", is: text(&d.Transactions)},
+		{name: "transaction_wait", doc: "For how long is waited for what is missing of a transaction once nothing comes. " +
+			"Default: 1m.", is: duration(&d.TxWait)},
 	}}
 }
 
@@ -97,6 +107,7 @@ func (p *Pipeline) checkChanges(r *reader) {
 				"debezium: the format is another one")
 		}
 		addAll(r, k.at["debezium"], k.Debezium.options().Validate())
+		p.checkTransactions(r)
 	}
 	if !k.tellsChanges() {
 		return
@@ -115,6 +126,46 @@ func (p *Pipeline) checkChanges(r *reader) {
 	r.add(at, freshet.CodeBadValue, "write mode: mirror, or mode: upsert, with a key, at the target; or keep what each "+
 		"row is: change_columns: [_change_type]",
 		"the records tell of changes, and mode append would add updates and deletes as if they were new rows")
+}
+
+// checkTransactions finds what does not go with whole transactions.
+func (p *Pipeline) checkTransactions(r *reader) {
+	d := p.Source.Kafka.Debezium
+	at, is := d.at["transactions"]
+	if !is {
+		if at, is := d.at["transaction_wait"]; is {
+			r.add(at, freshet.CodeBadValue, "name the topic, or leave it out", "transaction_wait: no topic of transactions is named")
+		}
+		return
+	}
+	for _, topic := range p.Source.Kafka.Topics {
+		if topic.Value == d.Transactions {
+			r.add(at, freshet.CodeBadValue, "take it out of topics", "transactions: %s is among the topics that become tables", topic.Value)
+		}
+	}
+	if p.Days.Keep > 0 {
+		r.add(at, freshet.CodeUnavailable, "leave out one of the two: at the ends of days all of a transaction is on one side anyway",
+			"transactions: they cannot be read where keep_daily tells days apart")
+	}
+}
+
+// transactions are how whole transactions are told; nil when they are not.
+func (k *Kafka) transactions() *kafka.TransactionOptions {
+	if k.Debezium == nil || k.Debezium.Transactions == "" {
+		return nil
+	}
+	return &kafka.TransactionOptions{Topic: k.Debezium.Transactions, Wait: k.Debezium.TxWait,
+		Parse: func(value []byte) (kafka.Transaction, error) {
+			said, err := format.ParseTransaction(value)
+			if err != nil {
+				return kafka.Transaction{}, err
+			}
+			t := kafka.Transaction{Name: said.Name(), Ended: said.Ended, Counts: map[string]int64{}}
+			for _, table := range said.Tables {
+				t.Counts[table.Name] += table.Events
+			}
+			return t, nil
+		}}
 }
 
 // addAll adds each of the errors that are joined.

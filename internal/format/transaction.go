@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Transaction is a record of the topic PREFIX.transaction that Debezium writes when told to: a transaction of
@@ -16,6 +17,17 @@ type Transaction struct {
 	Events    int64              // how many changes it has; -1 while it has not ended
 	Tables    []TransactionTable // nil while it has not ended
 }
+
+// Name is what the stamps of the transaction's changes have for it, Stamp.Tx: of PostgreSQL its number alone.
+func (t *Transaction) Name() string {
+	number, position, two := strings.Cut(t.ID, ":")
+	if two && isDigits(number) && isDigits(position) {
+		return number
+	}
+	return t.ID
+}
+
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // TransactionTable is how many changes a transaction has in one table.
 type TransactionTable struct {
