@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/schema"
 
 	"github.com/freshet-io/freshet/delta/internal/parquet"
+	"github.com/freshet-io/freshet/expr"
 	"github.com/freshet-io/freshet/store"
 )
 
@@ -187,9 +188,9 @@ func chunkSpan(f *parquetFile, meta *metadata.RowGroupMetaData, column int) (spa
 
 // read decodes the next rows, column by column, and returns in rows those that hold a wanted action.
 func (g *groupReader) read(rows []Action) ([]Action, error) {
-	var passing []parquet.Range
+	var passing []expr.Span
 	n, err := fewer(int(min(g.left, rowsAtOnce)), g.room, g.readers, func(n int) error {
-		passing = []parquet.Range{{From: 0, To: n}}
+		passing = []expr.Span{{From: 0, To: n}}
 		if g.pass != nil {
 			passing = trueRanges(g.pass[:n])
 		}
@@ -216,14 +217,14 @@ func (g *groupReader) read(rows []Action) ([]Action, error) {
 }
 
 // trueRanges are the places that are true.
-func trueRanges(pass []bool) (ranges []parquet.Range) {
+func trueRanges(pass []bool) (ranges []expr.Span) {
 	for i, ok := range pass {
 		switch n := len(ranges); {
 		case !ok:
 		case n > 0 && ranges[n-1].To == i:
 			ranges[n-1].To++
 		default:
-			ranges = append(ranges, parquet.Range{From: i, To: i + 1})
+			ranges = append(ranges, expr.Span{From: i, To: i + 1})
 		}
 	}
 	return ranges

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/schema"
 
 	"github.com/freshet-io/freshet/delta/internal/parquet"
+	"github.com/freshet-io/freshet/expr"
 )
 
 // leaf walks one leaf column of a row group, batch by batch and in these entry by entry: a value, a null, or
@@ -58,7 +59,7 @@ func openLeaves(f *parquetFile, group int, columns []int, room *parquet.Room) ([
 }
 
 // load passes over the next n rows, and makes those of them in rows the batch.
-func (l *leaf) load(n int, rows []parquet.Range) (err error) {
+func (l *leaf) load(n int, rows []expr.Span) (err error) {
 	if l.batch, err = l.reader.Read(n, rows); err != nil {
 		return fmt.Errorf("column %s: %w", l.column.Path(), err)
 	}
@@ -67,7 +68,7 @@ func (l *leaf) load(n int, rows []parquet.Range) (err error) {
 }
 
 // loadAll is load of all leaves.
-func loadAll(leaves []*leaf, n int, rows []parquet.Range) error {
+func loadAll(leaves []*leaf, n int, rows []expr.Span) error {
 	for _, l := range leaves {
 		if err := l.load(n, rows); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
 	"github.com/freshet-io/freshet/delta/internal/parquet"
+	"github.com/freshet-io/freshet/expr"
 )
 
 // columnReader reads a column of a row group, or a part of one, into Arrow arrays. The types are those that the Arrow
@@ -125,9 +126,19 @@ func (c *columnReader) release() {
 	}
 }
 
+// pass passes over the next n rows.
+func (c *columnReader) pass(n int) {
+	if c.leaf != nil {
+		c.leaf.Pass(n)
+	}
+	for _, child := range c.children {
+		child.pass(n)
+	}
+}
+
 // read passes over the next n rows and returns those of them in rows, with the entries of one leaf, which are valid until
 // the next read.
-func (c *columnReader) read(n int, rows []parquet.Range) (arrow.Array, entries, error) {
+func (c *columnReader) read(n int, rows []expr.Span) (arrow.Array, entries, error) {
 	if c.leaf != nil {
 		v, err := c.leaf.Read(n, rows)
 		if err != nil {

@@ -216,11 +216,7 @@ func readColumn(t *testing.T, r *rand.Rand, data []byte, column, step, rows int,
 	var parts []arrow.Array
 	for at := 0; at < rows; at += step {
 		n := min(step, rows-at)
-		var ranges []parquet.Range
-		for _, s := range clip(spans, at, at+n) {
-			ranges = append(ranges, parquet.Range(s))
-		}
-		part, _, err := c.read(n, ranges)
+		part, _, err := c.read(n, clip(spans, at, at+n))
 		if err != nil {
 			t.Fatalf("%s: %v", schema.Fields[column].Field.Name, err)
 		}

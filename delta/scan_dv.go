@@ -26,6 +26,7 @@ const maxVectorBytes = 1 << 30
 type fileRows struct {
 	rows   roaring64.IntPeekable64
 	wanted bool // rows names those that are read
+	buffer []expr.Span
 }
 
 // any reports whether a row of a range may be read.
@@ -37,15 +38,16 @@ func (f *fileRows) any(from, to int64) bool {
 	return f.rows.HasNext() && int64(f.rows.PeekNext()) < to
 }
 
-// spans returns the rows from up to and without to that are read, counted from from.
+// spans returns the rows from up to and without to that are read, counted from from. They are valid until the next call.
 func (f *fileRows) spans(from, to int64) []expr.Span {
 	switch {
 	case f == nil:
 		return []expr.Span{{From: 0, To: int(to - from)}}
 	case f.wanted:
-		return f.named(from, to)
+		f.buffer = f.named(from, to)
+		return f.buffer
 	}
-	var spans []expr.Span
+	spans := f.buffer[:0]
 	next := from
 	f.rows.AdvanceIfNeeded(uint64(from))
 	for f.rows.HasNext() && int64(f.rows.PeekNext()) < to {
@@ -58,12 +60,13 @@ func (f *fileRows) spans(from, to int64) []expr.Span {
 	if next < to {
 		spans = append(spans, expr.Span{From: int(next - from), To: int(to - from)})
 	}
+	f.buffer = spans
 	return spans
 }
 
 // named returns the rows of a range that rows names, counted from from.
 func (f *fileRows) named(from, to int64) []expr.Span {
-	var spans []expr.Span
+	spans := f.buffer[:0]
 	f.rows.AdvanceIfNeeded(uint64(from))
 	for f.rows.HasNext() && int64(f.rows.PeekNext()) < to {
 		at := int(int64(f.rows.Next()) - from)

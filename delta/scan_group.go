@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -22,13 +21,11 @@ type scanGroup struct {
 	*fileReader
 	columns []*scanGroupColumn // one a field of plan.read; nil where the file has none
 	readers []*parquet.ColumnReader
-	ranges  []parquet.Range // memory of read, used again
 }
 
 // scanGroupColumn is a column of which parts are read.
 type scanGroupColumn struct {
 	*columnReader
-	behind  int // rows that it has yet to pass over
 	counted int // bytes that it keeps, as the file's reader knows
 }
 
@@ -66,9 +63,7 @@ func (g *scanGroup) emit(ctx context.Context, n int, live []expr.Span, from int6
 		}
 		var batch arrow.RecordBatch
 		var positions []int64
-		behind := g.behind()
 		read, err := fewer(min(n-at, most), g.room, g.readers, func(n int) (err error) {
-			g.setBehind(behind)
 			batch, positions, err = g.batch(ctx, n, clip(live, at, at+n), from+int64(at))
 			return err
 		})
@@ -83,24 +78,6 @@ func (g *scanGroup) emit(ctx context.Context, n int, live []expr.Span, from int6
 		at, most = at+read, 2*read
 	}
 	return nil
-}
-
-func (g *scanGroup) behind() []int {
-	behind := make([]int, len(g.columns))
-	for i, c := range g.columns {
-		if c != nil {
-			behind[i] = c.behind
-		}
-	}
-	return behind
-}
-
-func (g *scanGroup) setBehind(behind []int) {
-	for i, c := range g.columns {
-		if c != nil {
-			c.behind = behind[i]
-		}
-	}
 }
 
 // guardScan is guard for code that may come upon what this package does not support, which is no damage.
@@ -178,13 +155,14 @@ func (g *scanGroup) batch(ctx context.Context, n int, rows []expr.Span, from int
 		}
 	}
 	for i := range arrays {
-		if arrays[i] != nil {
-			continue
-		}
-		if len(rows) == 0 {
-			g.passOver(i, n)
-		} else if err := g.fill(arrays, i, n, rows, from); err != nil {
-			return nil, nil, err
+		switch {
+		case arrays[i] != nil:
+		case len(rows) > 0:
+			if err := g.fill(arrays, i, n, rows, from); err != nil {
+				return nil, nil, err
+			}
+		case g.columns[i] != nil:
+			g.columns[i].pass(n)
 		}
 	}
 	if len(rows) == 0 {
@@ -256,13 +234,6 @@ func keptOf(spans, kept []expr.Span) []expr.Span {
 	return out
 }
 
-// passOver leaves the next n rows of a column out.
-func (g *scanGroup) passOver(i, n int) {
-	if c := g.columns[i]; c != nil {
-		c.behind += n
-	}
-}
-
 // fill reads those of the next n rows of a column that are in rows, and gives them the table's type.
 func (g *scanGroup) fill(arrays []arrow.Array, i, n int, rows []expr.Span, from int64) error {
 	f, count := &g.plan.read[i], expr.CountRows(rows)
@@ -292,24 +263,14 @@ func (g *scanGroup) fill(arrays []arrow.Array, i, n int, rows []expr.Span, from 
 }
 
 func (g *scanGroup) read(c *scanGroupColumn, n int, rows []expr.Span) (arrow.Array, error) {
-	ranges := slices.Grow(g.ranges[:0], len(rows))
-	for _, s := range rows {
-		ranges = append(ranges, parquet.Range{From: c.behind + s.From, To: c.behind + s.To})
-	}
-	g.ranges = ranges
-	after := c.lists && parquet.Scattered(ranges, n)
+	read, after := rows, c.lists && parquet.Scattered(rows, n)
 	if after {
-		ranges = append(ranges[:0], parquet.Range{From: c.behind, To: c.behind + n})
+		read = []expr.Span{{From: 0, To: n}}
 	}
-	arr, _, err := c.columnReader.read(n+c.behind, ranges)
+	arr, _, err := c.columnReader.read(n, read)
 	if err != nil {
-		var room *parquet.RoomError
-		if errors.As(err, &room) {
-			room.Fit -= c.behind
-		}
 		return nil, err
 	}
-	c.behind = 0
 	g.hold(c)
 	if after {
 		defer arr.Release()

@@ -326,8 +326,11 @@ func momentOf(v int64, unit arrow.TimeUnit, want Type) (expr.Value, bool) {
 	return expr.TimestampValue(v), ok
 }
 
-// overlap returns what two lists of spans have in common, both ascending.
+// overlap returns what two lists of spans have in common, both ascending. It may be one of them.
 func overlap(a, b []expr.Span) (out []expr.Span) {
+	if len(a) > 0 && len(b) == 1 && b[0].From <= a[0].From && a[len(a)-1].To <= b[0].To {
+		return a
+	}
 	for len(a) > 0 && len(b) > 0 {
 		if from, to := max(a[0].From, b[0].From), min(a[0].To, b[0].To); from < to {
 			out = append(out, expr.Span{From: from, To: to})
@@ -341,9 +344,13 @@ func overlap(a, b []expr.Span) (out []expr.Span) {
 	return out
 }
 
-// clip returns the spans from up to and without to, counted from from.
+// clip returns the spans from up to and without to, counted from from. It may be spans themselves.
 func clip(spans []expr.Span, from, to int) (out []expr.Span) {
-	for _, s := range overlap(spans, []expr.Span{{From: from, To: to}}) {
+	spans = overlap(spans, []expr.Span{{From: from, To: to}})
+	if from == 0 {
+		return spans
+	}
+	for _, s := range spans {
 		out = append(out, expr.Span{From: s.From - from, To: s.To - from})
 	}
 	return out

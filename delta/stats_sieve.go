@@ -12,7 +12,6 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/metadata"
 	"github.com/apache/arrow-go/v18/parquet/schema"
 
-	"github.com/freshet-io/freshet/delta/internal/parquet"
 	"github.com/freshet-io/freshet/expr"
 )
 
@@ -288,7 +287,7 @@ func (s *statsSieve) sieveGroup(f *parquetFile, group int) (pass []bool, any boo
 	pass = make([]bool, f.RowGroup(group).NumRows())
 	for from := 0; from < len(pass); {
 		n, err := fewer(min(len(pass)-from, sievedAtOnce), room, readers, func(n int) error {
-			return loadAll(leaves, n, []parquet.Range{{From: 0, To: n}})
+			return loadAll(leaves, n, []expr.Span{{From: 0, To: n}})
 		})
 		if err != nil {
 			return nil, false, err

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/apache/arrow-go/v18/parquet/compress"
+
+	"github.com/freshet-io/freshet/expr"
 )
 
 // Physical is how values are stored, by its number in parquet.thrift, Type.
@@ -57,9 +59,6 @@ type Chunk struct {
 	View func(at int64, n int) ([]byte, error)
 }
 
-// Range is the rows from From up to and without To.
-type Range struct{ From, To int }
-
 // Values are rows of a column. An entry is a value, a null, or a list's lack of elements; a slot is an entry that is a
 // place in the array of the column's values. Outside of lists a row is an entry and a slot. The levels are valid until
 // the reader's next Read.
@@ -95,8 +94,10 @@ type ColumnReader struct {
 	win   []byte // bytes of the file from winAt on
 	winAt int64
 	cursor
-	done int // rows that Read has passed
-	fit  int // values of those that it could not read that there was room for
+	done   int         // rows that Read has passed
+	due    int         // rows that it has yet to return
+	picked []expr.Span // rows that it picks from those that it decodes, from the page's first one on; nil: it returns all
+	fit    int         // values of those that it could not read that there was room for
 
 	openAt   int64 // of the open page
 	opened   int   // how often what is open has changed
@@ -116,11 +117,11 @@ type ColumnReader struct {
 	dict    dictionary
 
 	defsBuf, repsBuf, slotsBuf []uint8
-	indexBuf                   []uint32
 }
 
 // cursor is where a reader stands.
 type cursor struct {
+	behind  int   // rows that were passed over and not read past yet
 	at      int64 // of the next page
 	left    int   // entries of the open page that are not read
 	passed  int   // entries to pass over when the page that comes next is opened
@@ -173,8 +174,8 @@ func (r *ColumnReader) SlotBytes() int {
 // Read passes over the next n rows, which there must be, and returns those of them in rows, which ascend and are counted
 // from the first of the n. Fixed, Offsets and Data are the caller's. Errors: *RoomError, after which the reader must
 // Return to a mark.
-func (r *ColumnReader) Read(n int, rows []Range) (v Values, err error) {
-	if r.done, r.fit = 0, 0; r.c.MaxRep > 0 {
+func (r *ColumnReader) Read(n int, rows []expr.Span) (v Values, err error) {
+	if r.done, r.fit = -r.behind, 0; r.c.MaxRep > 0 {
 		return r.read(n, rows)
 	}
 	v, err = r.read(n, rows)
@@ -184,21 +185,14 @@ func (r *ColumnReader) Read(n int, rows []Range) (v Values, err error) {
 	return v, err
 }
 
-func (r *ColumnReader) read(n int, rows []Range) (v Values, err error) {
-	if r.c.MaxRep > 0 || !Scattered(rows, n) {
-		return r.readRuns(n, rows)
-	}
-	whole := Range{From: rows[0].From, To: rows[len(rows)-1].To}
-	if v, err = r.readRuns(n, []Range{whole}); err == nil {
-		v.keep(rows, whole.From, r.width, uint8(r.c.MaxDef))
-		v.Slots = v.Defs
-	}
-	return v, err
-}
+// Pass passes over the next n rows, which there must be, when more is read; pages of which all is passed over stay undecoded.
+func (r *ColumnReader) Pass(n int) { r.behind += n }
 
-// readRuns is read that decodes nothing but the rows.
-func (r *ColumnReader) readRuns(n int, rows []Range) (v Values, err error) {
-	total := count(rows)
+func (r *ColumnReader) read(n int, rows []expr.Span) (v Values, err error) {
+	total := expr.CountRows(rows)
+	if r.due, r.picked = total, nil; r.c.MaxRep == 0 && Scattered(rows, n) {
+		r.picked, rows = rows, []expr.Span{{From: rows[0].From, To: rows[len(rows)-1].To}}
+	}
 	v = Values{Defs: r.defsBuf[:0], Reps: r.repsBuf[:0], Slots: r.slotsBuf[:0]}
 	if err := r.c.Room.spend(total * max(r.width, 4)); err != nil {
 		return v, err
@@ -211,7 +205,8 @@ func (r *ColumnReader) readRuns(n int, rows []Range) (v Values, err error) {
 	default:
 		v.Offsets = make([]int32, 1, total+1)
 	}
-	at := 0
+	at := -r.behind
+	r.behind = 0
 	for _, s := range rows {
 		if err := r.rows(nil, s.From-at); err != nil {
 			return v, err
@@ -301,33 +296,23 @@ func (r *ColumnReader) take(v *Values, m int) error {
 		return nil
 	}
 	defer func() { r.left -= m }()
-	if v == nil {
+	var rows []expr.Span
+	if v != nil {
+		rows = r.rowsOf(m)
+	}
+	if len(rows) == 0 {
 		return r.pass(m)
 	}
-	from := len(v.Defs)
-	valid, err := r.readLevels(v, m)
+	e, err := r.readLevels(v, m, rows)
 	if err != nil {
 		return err
 	}
-	slots, present := m, v.Defs[from:]
-	if r.c.MaxRep > 0 {
-		at := len(v.Slots)
-		for _, d := range present {
-			if int(d) >= r.c.Slot {
-				v.Slots = append(v.Slots, d)
-			}
-		}
-		present = v.Slots[at:]
-		slots = len(present)
-		if err := r.c.Room.spend(slots * max(r.width, 4)); err != nil {
-			return err
-		}
-	}
-	v.Nulls += slots - valid
-	v.Len += slots
+	v.Nulls += e.slots - e.n
+	v.Len += e.slots
+	defer func() { r.due -= e.slots }()
 	if v.Places != nil {
-		if r.coded || valid == 0 {
-			return r.readPlaces(v, present, valid)
+		if r.coded || e.n == 0 {
+			return r.readPlaces(v, &e)
 		}
 		if err := r.resolve(v); err != nil {
 			return err
@@ -335,23 +320,23 @@ func (r *ColumnReader) take(v *Values, m int) error {
 	}
 	if r.c.Type == PhysicalBytes {
 		first := len(v.Offsets) - 1
-		if err := r.readBytes(v, valid); err != nil {
+		if err := r.readBytes(v, &e); err != nil {
 			return err
 		}
-		if valid < slots {
-			v.Offsets = slices.Grow(v.Offsets, slots-valid)[:first+slots+1]
-			spreadOffsets(v.Offsets[first:], present, valid, uint8(r.c.MaxDef))
+		if e.n < e.slots {
+			v.Offsets = slices.Grow(v.Offsets, e.slots-e.n)[:first+e.slots+1]
+			spreadOffsets(v.Offsets[first:], e.defs, e.n, uint8(r.c.MaxDef))
 		}
 		return nil
 	}
 	at := len(v.Fixed)
-	v.Fixed = slices.Grow(v.Fixed, slots*r.width)[:at+slots*r.width]
+	v.Fixed = slices.Grow(v.Fixed, e.slots*r.width)[:at+e.slots*r.width]
 	dst := v.Fixed[at:]
-	if err := r.readFixed(dst[:valid*r.width], valid); err != nil {
+	if err := r.readFixed(dst[:e.n*r.width], &e); err != nil {
 		return err
 	}
-	if valid < slots {
-		spread(dst, present, r.width, valid, uint8(r.c.MaxDef))
+	if e.n < e.slots {
+		spread(dst, e.defs, r.width, e.n, uint8(r.c.MaxDef))
 	}
 	return nil
 }
@@ -374,42 +359,74 @@ func (r *ColumnReader) pass(m int) error {
 	return r.passValues(valid)
 }
 
-// readLevels appends the levels of entries and counts the values among them.
-func (r *ColumnReader) readLevels(v *Values, m int) (valid int, err error) {
+// readLevels appends the levels of those of the next m entries that are in rows.
+func (r *ColumnReader) readLevels(v *Values, m int, rows []expr.Span) (e entries, err error) {
 	if r.c.MaxRep > 0 {
 		v.Reps = append(v.Reps, r.reps[:m]...)
 		r.reps = r.reps[m:]
 	}
 	if r.c.MaxDef == 0 {
-		return m, nil
+		n := expr.CountRows(rows)
+		return entries{slots: n, of: m, values: rows, n: n}, nil
 	}
 	from := len(v.Defs)
 	v.Defs = slices.Grow(v.Defs, m)[:from+m]
 	defs := v.Defs[from:]
 	if err := r.defs.read(defs); err != nil {
-		return 0, err
+		return e, err
 	}
-	most := uint8(r.c.MaxDef)
+	valid, err := countValues(defs, uint8(r.c.MaxDef))
+	if err != nil {
+		return e, err
+	}
+	if r.picked == nil {
+		rows[0].To = valid
+		e = entries{slots: m, defs: defs, of: valid, values: rows, n: valid}
+		if r.c.MaxRep > 0 {
+			err = r.readSlots(v, &e)
+		}
+		return e, err
+	}
+	e = r.pick(defs, valid, rows)
+	v.Defs = v.Defs[:from+e.slots]
+	return e, nil
+}
+
+// readSlots leaves those entries of a column in lists that are slots.
+func (r *ColumnReader) readSlots(v *Values, e *entries) error {
+	at := len(v.Slots)
+	for _, d := range e.defs {
+		if int(d) >= r.c.Slot {
+			v.Slots = append(v.Slots, d)
+		}
+	}
+	e.defs = v.Slots[at:]
+	e.slots = len(e.defs)
+	return r.c.Room.spend(e.slots * max(r.width, 4))
+}
+
+// countValues counts the levels that are the highest.
+func countValues(defs []uint8, most uint8) (n int, err error) {
 	if most == 1 {
 		over := uint8(0)
 		for _, l := range defs {
-			valid += int(l & 1)
+			n += int(l & 1)
 			over |= l
 		}
 		if over > 1 {
 			return 0, errLevel
 		}
-		return valid, nil
+		return n, nil
 	}
 	for _, l := range defs {
 		if l > most {
 			return 0, errLevel
 		}
 		if l == most {
-			valid++
+			n++
 		}
 	}
-	return valid, nil
+	return n, nil
 }
 
 // maxData bounds the texts of one batch by what offsets of 32 bits can tell.

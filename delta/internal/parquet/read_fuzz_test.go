@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/metadata"
 
 	"github.com/freshet-io/freshet/delta/internal/parquet"
+	"github.com/freshet-io/freshet/expr"
 )
 
 // seedChunks adds the chunks of a file, of a few kilobytes at most, with what its footer says of them.
@@ -84,11 +85,11 @@ func FuzzColumnReader(f *testing.F) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		for left := int(rows); left > 0; {
 			n := 1 + r.IntN(left)
-			var ranges []parquet.Range
+			var ranges []expr.Span
 			total := 0
 			for at := r.IntN(n); at < n; at += 1 + r.IntN(n) {
 				to := at + 1 + r.IntN(n-at)
-				ranges, total, at = append(ranges, parquet.Range{From: at, To: to}), total+to-at, to
+				ranges, total, at = append(ranges, expr.Span{From: at, To: to}), total+to-at, to
 			}
 			room.Alone()
 			v, err := reader.Read(n, ranges)

@@ -1,6 +1,10 @@
 package parquet
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/freshet-io/freshet/expr"
+)
 
 // Room is the memory that readers of one file may take for what they read at once. All of them share one, which one
 // goroutine uses.
@@ -8,6 +12,10 @@ type Room struct {
 	Most  int64 // bytes of a page and what it becomes, and of what is read of the other columns with it
 	batch int64 // bytes of what Read returns, of all columns
 	spent int64 // of batch
+
+	// Memory that the readers use in turn.
+	indices      []uint32
+	rows, values []expr.Span
 }
 
 // Begin opens a new batch of about so many bytes of rows; what reads more is ErrRoom. A row alone may take all there is.
@@ -58,9 +66,9 @@ type Mark struct {
 
 // Mark is where the next Read begins.
 func (r *ColumnReader) Mark() Mark {
-	m := Mark{cursor: r.cursor, opened: r.opened, again: cursor{at: r.at, passed: r.passed, beyond: r.beyond}}
+	m := Mark{cursor: r.cursor, opened: r.opened, again: cursor{behind: r.behind, at: r.at, passed: r.passed, beyond: r.beyond}}
 	if r.left > 0 {
-		m.again = cursor{at: r.openAt, passed: r.entries - r.left, beyond: r.beyond + int64(r.entries)}
+		m.again = cursor{behind: r.behind, at: r.openAt, passed: r.entries - r.left, beyond: r.beyond + int64(r.entries)}
 	}
 	return m
 }
@@ -80,11 +88,11 @@ func (r *ColumnReader) Release() {
 	r.cursor, r.lent = r.Mark().again, 0
 	r.opened++
 	r.page, r.recoded, r.pageDefs, r.pageReps, r.dict.values, r.dict.offsets = nil, nil, nil, nil, nil, nil
-	r.indexBuf = nil
+	r.c.Room.indices = nil
 }
 
 // Held is the memory that the reader keeps between calls.
 func (r *ColumnReader) Held() int {
 	return r.lent + cap(r.page) + cap(r.recoded) + cap(r.pageDefs) + cap(r.pageReps) + cap(r.dict.values) +
-		4*cap(r.dict.offsets) + 4*cap(r.indexBuf)
+		4*cap(r.dict.offsets) + 4*cap(r.c.Room.indices)
 }

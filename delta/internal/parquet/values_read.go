@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/freshet-io/freshet/expr"
 )
 
 // slack is how many bytes a short value is copied with at once, whatever its length.
@@ -18,29 +20,47 @@ var (
 	errLevel = errors.New("a definition level is higher than the column's")
 )
 
-// readFixed reads k values of fixed width.
-func (r *ColumnReader) readFixed(dst []byte, k int) error {
+// readFixed reads values of fixed width.
+func (r *ColumnReader) readFixed(dst []byte, e *entries) error {
 	switch {
-	case k == 0:
+	case e.of == 0:
 		return nil
 	case r.rle:
-		return r.indices.levels(dst)
+		return r.readRuns(dst, e)
 	case r.coded:
-		return r.gatherFixed(dst, k)
+		return r.gatherFixed(dst, e)
 	case r.c.Type == PhysicalBoolean:
-		if r.bit+k > len(r.plain)*8 {
+		if r.bit+e.of > len(r.plain)*8 {
 			return errValues
 		}
-		unpack(dst, r.plain, r.bit, 1)
-		r.bit += k
+		for _, s := range e.values {
+			unpack(dst[:s.To-s.From], r.plain, r.bit+s.From, 1)
+			dst = dst[s.To-s.From:]
+		}
+		r.bit += e.of
 		return nil
 	}
-	if len(r.plain) < len(dst) {
+	if len(r.plain) < e.of*r.width {
 		return errValues
 	}
-	copy(dst, r.plain)
-	r.plain = r.plain[len(dst):]
+	copyRows(dst, r.plain, e.values, r.width)
+	r.plain = r.plain[e.of*r.width:]
 	return nil
+}
+
+// readRuns reads booleans that lie in runs.
+func (r *ColumnReader) readRuns(dst []byte, e *entries) error {
+	at := 0
+	for _, s := range e.values {
+		if err := r.indices.pass(s.From - at); err != nil {
+			return err
+		}
+		if err := r.indices.levels(dst[:s.To-s.From]); err != nil {
+			return err
+		}
+		dst, at = dst[s.To-s.From:], s.To
+	}
+	return r.indices.pass(e.of - at)
 }
 
 // passValues moves over k values.
@@ -54,14 +74,7 @@ func (r *ColumnReader) passValues(k int) error {
 		r.bit += k
 		return nil
 	case r.c.Type == PhysicalBytes:
-		for range k {
-			_, rest, err := plainBytes(r.plain)
-			if err != nil {
-				return err
-			}
-			r.plain = rest
-		}
-		return nil
+		return r.passTexts(k)
 	}
 	if k > len(r.plain)/r.width {
 		return errValues
@@ -70,24 +83,28 @@ func (r *ColumnReader) passValues(k int) error {
 	return nil
 }
 
-// index reads k indices of the dictionary.
-func (r *ColumnReader) index(k int) ([]uint32, error) {
-	r.indexBuf = slices.Grow(r.indexBuf[:0], k)[:k]
-	if err := r.indices.indices(r.indexBuf); err != nil {
+// index reads indices of the dictionary.
+func (r *ColumnReader) index(e *entries) ([]uint32, error) {
+	indices := slices.Grow(r.c.Room.indices[:0], e.of)[:e.of]
+	r.c.Room.indices = indices
+	if err := r.indices.indices(indices); err != nil {
 		return nil, err
 	}
+	if e.n < e.of {
+		indices = moveRows(indices, e.values)
+	}
 	most := uint32(0)
-	for _, i := range r.indexBuf {
+	for _, i := range indices {
 		most = max(most, i)
 	}
-	if int(most) >= r.dict.entries {
+	if e.n > 0 && int(most) >= r.dict.entries {
 		return nil, errIndex
 	}
-	return r.indexBuf, nil
+	return indices, nil
 }
 
-func (r *ColumnReader) gatherFixed(dst []byte, k int) error {
-	indices, err := r.index(k)
+func (r *ColumnReader) gatherFixed(dst []byte, e *entries) error {
+	indices, err := r.index(e)
 	if err != nil {
 		return err
 	}
@@ -112,16 +129,16 @@ func lookUp[T uint32 | uint64](dst, dict []T, indices []uint32) {
 	}
 }
 
-// readBytes appends k values to v.
-func (r *ColumnReader) readBytes(v *Values, k int) error {
+// readBytes appends values to v.
+func (r *ColumnReader) readBytes(v *Values, e *entries) error {
 	if r.coded {
-		return r.gatherBytes(v, k)
+		return r.gatherBytes(v, e)
 	}
-	size := len(r.plain) / r.left * k // as long as those of the page are on average
+	size := len(r.plain) / r.left * e.n // as long as those of the page are on average
 	known := len(v.Data)+len(r.plain) > maxData || !r.c.Room.fits(len(r.plain), r.Held())
 	if known {
 		var err error
-		if size, r.fit, err = plainSize(r.plain, k, r.c.Room.rest()); err != nil {
+		if size, r.fit, err = plainSize(r.plain, e.values, r.c.Room.rest()); err != nil {
 			return err
 		}
 		if len(v.Data)+size > maxData {
@@ -132,123 +149,187 @@ func (r *ColumnReader) readBytes(v *Values, k int) error {
 		}
 		r.fit = 0
 		if int64(r.Held()) > r.c.Room.left() {
-			return r.handOver(v, k)
+			return r.handOver(v, e)
 		}
 	}
 	before := len(v.Data)
-	v.Data = slices.Grow(v.Data, size)
-	rest := r.plain
-	for range k {
-		value, tail, err := plainBytes(rest)
-		if err != nil {
+	r.reserve(v, size, e.n)
+	at := 0
+	for _, s := range e.values {
+		if err := r.passTexts(s.From - at); err != nil {
 			return err
 		}
-		v.Data = append(v.Data, value...)
-		v.Offsets = append(v.Offsets, int32(len(v.Data)))
-		rest = tail
+		for range s.To - s.From {
+			value, rest, err := plainBytes(r.plain)
+			if err != nil {
+				return err
+			}
+			v.Data = appendText(v.Data, value)
+			v.Offsets = append(v.Offsets, int32(len(v.Data)))
+			r.plain = rest
+		}
+		at = s.To
 	}
-	r.plain = rest
-	if known {
-		return nil
+	if err := r.passTexts(e.of - at); err != nil || known {
+		return err
 	}
 	return r.c.Room.spend(len(v.Data) - before)
 }
 
-// handOver makes the memory of the open page that of its next k values, for which there is no room beside it.
-func (r *ColumnReader) handOver(v *Values, k int) error {
-	if !r.own || len(v.Data) > 0 {
-		return ErrRoom
-	}
-	page, rest, at := r.plain, r.plain, 0
+// passTexts moves over k values.
+func (r *ColumnReader) passTexts(k int) error {
 	for range k {
-		value, tail, err := plainBytes(rest)
+		_, rest, err := plainBytes(r.plain)
 		if err != nil {
 			return err
 		}
-		at += copy(page[at:], value)
-		v.Offsets = append(v.Offsets, int32(at))
-		rest = tail
+		r.plain = rest
 	}
-	v.Data, r.plain = page[:at:at], rest
+	return nil
+}
+
+// appendText appends a short text by one copy of fixed size where there is memory behind both.
+func appendText(data, text []byte) []byte {
+	n := len(data)
+	if len(text) > slack || cap(text) < slack || cap(data)-n < slack {
+		return append(data, text...)
+	}
+	*(*[slack]byte)(data[n : n+slack]) = [slack]byte(text[:slack])
+	return data[:n+len(text)]
+}
+
+// aheadBytes is how much memory is taken at most for texts that are yet to be read.
+const aheadBytes = 1 << 20
+
+// reserve makes room for size bytes of k texts, and, as far as may be told of these, for those that Read has yet to return.
+func (r *ColumnReader) reserve(v *Values, size, k int) {
+	if cap(v.Data)-len(v.Data) < size+slack {
+		ahead := min(size/max(k, 1)*max(r.due-k, 0), aheadBytes, r.c.Room.rest())
+		v.Data = slices.Grow(v.Data, size+ahead+slack)
+	}
+}
+
+// handOver makes the memory of the open page that of values of it, for which there is no room beside it.
+func (r *ColumnReader) handOver(v *Values, e *entries) error {
+	if !r.own || len(v.Data) > 0 {
+		return ErrRoom
+	}
+	page, at, size := r.plain, 0, 0
+	for _, s := range e.values {
+		if err := r.passTexts(s.From - at); err != nil {
+			return err
+		}
+		for range s.To - s.From {
+			value, rest, err := plainBytes(r.plain)
+			if err != nil {
+				return err
+			}
+			size += copy(page[size:], value)
+			v.Offsets = append(v.Offsets, int32(size))
+			r.plain = rest
+		}
+		at = s.To
+	}
+	if err := r.passTexts(e.of - at); err != nil {
+		return err
+	}
+	v.Data = page[:size:size]
 	r.opened++
 	r.lent += cap(r.page) + cap(r.recoded)
 	r.page, r.recoded = nil, nil
 	return nil
 }
 
-// plainSize is the bytes of the first k PLAIN byte arrays, without their lengths, and how many of them fit in so many.
-func plainSize(b []byte, k, most int) (size, fit int, err error) {
-	for range k {
-		var v []byte
-		if v, b, err = plainBytes(b); err != nil {
-			return 0, 0, err
-		}
-		if size += len(v); size <= most {
-			fit++
+// plainSize is the bytes of some PLAIN byte arrays, without their lengths, and how many of them fit in so many.
+func plainSize(b []byte, values []expr.Span, most int) (size, fit int, err error) {
+	at := 0
+	for _, s := range values {
+		for ; at < s.To; at++ {
+			var v []byte
+			if v, b, err = plainBytes(b); err != nil {
+				return 0, 0, err
+			}
+			if at < s.From {
+				continue
+			}
+			if size += len(v); size <= most {
+				fit++
+			}
 		}
 	}
 	return size, fit, nil
 }
 
-func (r *ColumnReader) gatherBytes(v *Values, k int) error {
-	if k == 0 {
+func (r *ColumnReader) gatherBytes(v *Values, e *entries) error {
+	if e.of == 0 {
 		return nil
 	}
-	indices, err := r.index(k)
+	indices, err := r.index(e)
 	if err != nil {
 		return err
 	}
+	d := &r.dict
 	at := len(v.Data)
 	total := at
 	most := min(at+r.c.Room.rest(), maxData)
+	first := len(v.Offsets)
+	v.Offsets = slices.Grow(v.Offsets, len(indices))[:first+len(indices)]
+	ends := v.Offsets[first:]
 	for i, entry := range indices {
-		if total += int(r.dict.offsets[entry+1] - r.dict.offsets[entry]); total > most {
+		if total += int(d.offsets[entry+1] - d.offsets[entry]); total > most {
 			r.fit = i
 			return ErrRoom
 		}
-		v.Offsets = append(v.Offsets, int32(total))
+		ends[i] = int32(total)
 	}
 	if err := r.c.Room.spend(total - at); err != nil {
 		return err
 	}
-	v.Data = slices.Grow(v.Data, total-at+slack)
+	r.reserve(v, total-at, len(indices))
 	out := v.Data[:total+slack]
-	if r.dict.longest <= slack {
-		for _, i := range indices {
-			from, to := r.dict.offsets[i], r.dict.offsets[i+1]
-			*(*[slack]byte)(out[at:]) = [slack]byte(r.dict.values[from:])
-			at += int(to - from)
+	switch {
+	case d.longest <= slack:
+		for k, i := range indices {
+			*(*[slack]byte)(out[at:]) = [slack]byte(d.values[d.offsets[i]:])
+			at = int(ends[k])
 		}
-	} else {
+	case d.longest <= 4*slack:
+		for k, i := range indices {
+			for from := d.offsets[i]; at < int(ends[k]); at += slack {
+				*(*[slack]byte)(out[at:]) = [slack]byte(d.values[from:])
+				from += slack
+			}
+			at = int(ends[k])
+		}
+	default:
 		for _, i := range indices {
-			at += copy(out[at:], r.dict.values[r.dict.offsets[i]:r.dict.offsets[i+1]])
+			at += copy(out[at:], d.values[d.offsets[i]:d.offsets[i+1]])
 		}
 	}
 	v.Data = out[:total]
 	return nil
 }
 
-// readPlaces appends places of k texts, spread to the slots that have one.
-func (r *ColumnReader) readPlaces(v *Values, slots []uint8, k int) error {
+// readPlaces appends places of texts, spread to the slots that have one.
+func (r *ColumnReader) readPlaces(v *Values, e *entries) error {
 	at := len(v.Places)
-	n := max(len(slots), k)
-	v.Places = slices.Grow(v.Places, n)[:at+n]
+	v.Places = slices.Grow(v.Places, e.slots)[:at+e.slots]
 	out := v.Places[at:]
-	clear(out[k:])
-	if k == 0 {
+	clear(out[e.n:])
+	if e.of == 0 {
 		return nil
 	}
-	indices, err := r.index(k)
+	indices, err := r.index(e)
 	if err != nil {
 		return err
 	}
-	if k == n {
+	if e.n == e.slots {
 		for i, at := range indices {
 			out[i] = int32(at)
 		}
 		return nil
 	}
-	for i, d := range slots {
+	for i, d := range e.defs {
 		out[i] = 0
 		if int(d) == r.c.MaxDef {
 			out[i], indices = int32(indices[0]), indices[1:]
