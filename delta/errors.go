@@ -48,6 +48,14 @@ func (e *UnsupportedError) Error() string {
 // Unwrap makes errors.Is(err, ErrUnsupportedFeature) true.
 func (e *UnsupportedError) Unwrap() error { return ErrUnsupportedFeature }
 
+// ColumnError says that a column, or a path into one, is not there.
+type ColumnError struct {
+	Column string
+	Detail string // what there is instead
+}
+
+func (e *ColumnError) Error() string { return fmt.Sprintf("column %q: %s", e.Column, e.Detail) }
+
 // VersionError tells which versions of a table can be opened instead.
 type VersionError struct {
 	Wanted          string    // "version 12", "a version as of 2026-01-31T00:00:00Z"

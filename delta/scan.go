@@ -50,8 +50,8 @@ type FileRows struct {
 // Scan yields the rows of the snapshot as record batches of the columns that were asked for, with the types of
 // Schema.Arrow. Rows of one file come in its order; files come in the order of Files, which is none. Batches are not
 // empty, and belong to the caller, who releases them. The scan ends with the first error. Memory: about a row group and
-// two batches a file that is read at once. Errors: ErrCorrupt, *UnsupportedError, *expr.Error, *expr.RowErrors of the
-// condition, errors of the store.
+// two batches a file that is read at once. Errors: *ColumnError, ErrCorrupt, *UnsupportedError, *expr.Error, *expr.RowErrors
+// of the condition, errors of the store.
 func (s *Snapshot) Scan(ctx context.Context, opts *ScanOptions) iter.Seq2[arrow.RecordBatch, error] {
 	return func(yield func(arrow.RecordBatch, error) bool) {
 		p, err := newScanPlan(s, opts)

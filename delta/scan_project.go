@@ -83,7 +83,7 @@ func (s *Schema) projected(paths []string) ([]Field, error) {
 			f, _ = s.Lookup(path[0])
 		}
 		if f == nil {
-			return nil, fmt.Errorf("column %q: the table has no such column; its columns are %s", text, columnList(s))
+			return nil, &ColumnError{text, "the table has no such column; its columns are " + columnList(s)}
 		}
 		part, named := parts[f.Name]
 		if named && part == nil && len(path) == 1 {
@@ -98,7 +98,7 @@ func (s *Schema) projected(paths []string) ([]Field, error) {
 		}
 		part, err := part.add(f.Type, path[1:])
 		if err != nil {
-			return nil, fmt.Errorf("column %q: %w", text, err)
+			return nil, &ColumnError{text, err.Error()}
 		}
 		parts[f.Name] = part
 	}

@@ -156,7 +156,7 @@ func validateFields(fields []Field, prefix string, m mapping) (faults []error) {
 		}
 		if i := strings.IndexAny(f.Name, forbidden); i >= 0 && m == byName {
 			faults = append(faults, fmt.Errorf("column %q: the name holds %q; the characters %q are not allowed, "+
-				"rename the column", path, f.Name[i], forbidden))
+				"rename the column, or have the table map columns by name (delta.columnMapping.mode = name)", path, f.Name[i], forbidden))
 		}
 		folded := strings.ToLower(f.Name)
 		if other, dup := seen[folded]; dup {

@@ -30,8 +30,8 @@ func (s *Snapshot) Table() *Table { return s.table }
 // Version is the number of the commit that made this state.
 func (s *Snapshot) Version() int64 { return s.version }
 
-// Timestamp is when the version was committed: its in-commit timestamp where the table has them, else the
-// modification time of its log file, for which the store is asked when it is not known.
+// Timestamp is when the version was committed, in whole ms: its in-commit timestamp where the table has them, else
+// the modification time of its log file, for which the store is asked when it is not known.
 func (s *Snapshot) Timestamp(ctx context.Context) (time.Time, error) {
 	if inCommitTimestamps(s.state.proto, s.state.meta) {
 		ms, err := s.inCommitTimestamp(ctx)
@@ -40,13 +40,13 @@ func (s *Snapshot) Timestamp(ctx context.Context) (time.Time, error) {
 		}
 	}
 	if !s.modified.IsZero() {
-		return s.modified.UTC(), nil
+		return s.modified.UTC().Truncate(time.Millisecond), nil
 	}
 	o, err := s.table.st.Stat(ctx, commitKey(s.version))
 	if err != nil {
 		return time.Time{}, fmt.Errorf("time of version %d: %w", s.version, err)
 	}
-	return o.Modified.UTC(), nil
+	return o.Modified.UTC().Truncate(time.Millisecond), nil
 }
 
 // inCommitTimestamp is the version's in-commit timestamp; nil when it has none. A snapshot that a checkpoint or a

@@ -85,7 +85,7 @@ func (t *Table) versionAsOf(ctx context.Context, at time.Time) (int64, error) {
 	}
 	wrong := &VersionError{Wanted: "a version as of " + at.UTC().Format(time.RFC3339Nano), First: first,
 		Last: newest.version, LastAt: end}
-	if at.After(end) {
+	if at.UnixMilli() > end.UnixMilli() {
 		return 0, wrong
 	}
 	from, to, byFile := first, newest.version, true

@@ -139,6 +139,8 @@ func tableError(table string, err error) error {
 	var syntax *expr.Error
 	var version *delta.VersionError
 	var sum *delta.ChecksumError
+	var column *delta.ColumnError
+	var failed *expr.RowErrors
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
@@ -164,6 +166,12 @@ func tableError(table string, err error) error {
 	case errors.As(err, &syntax):
 		e.Code, e.Class, e.Msg, e.Err = exprCode(syntax), freshet.ClassInput, syntax.Error(), nil
 		e.Place = "--where"
+	case errors.As(err, &column):
+		e.Code, e.Class, e.Msg, e.Err = freshet.CodeUnknownColumn, freshet.ClassInput, column.Error(), nil
+		e.Place, e.Fix = "--columns", "freshet table schema "+table+" lists the columns with their types"
+	case errors.As(err, &failed):
+		e.Code, e.Class, e.Msg, e.Err = freshet.CodeStepFault, freshet.ClassInput, err.Error(), nil
+		e.Place, e.Fix = "--where", "leave such rows out by another condition before it, or use TRY_CAST or NULLIF"
 	case errors.Is(err, store.ErrPermission):
 		e.Code, e.Class, e.Msg = freshet.CodeStoreRefused, freshet.ClassEnvironment, "the store refuses us"
 		e.Fix = "check the credentials, and the rights on folder or bucket"

@@ -239,10 +239,14 @@ func (c *cli) usable(p *spec.Project, err error) (*spec.Project, error) {
 }
 
 // tableArgument is a table as a person names it on the command line: relative paths are so to the current
-// folder.
+// folder. A name without a dot, which no table of a lake has, is the folder of that name, if there is one.
 func tableArgument(arg string) string {
-	if strings.Contains(arg, "://") || filepath.IsAbs(arg) || !strings.ContainsAny(arg, `/\`) && arg != "." &&
-		arg != ".." {
+	path := strings.ContainsAny(arg, `/\`) || arg == "." || arg == ".."
+	if !path && !strings.ContainsAny(arg, ".:") {
+		info, err := os.Stat(arg)
+		path = err == nil && info.IsDir()
+	}
+	if strings.Contains(arg, "://") || filepath.IsAbs(arg) || !path {
 		return arg
 	}
 	if abs, err := filepath.Abs(arg); err == nil {

@@ -119,20 +119,20 @@ func (c *cli) scan(ctx context.Context, name string, o readOptions,
 	return nil
 }
 
-// wholeColumns are the names but for paths into columns that there are, which the scan checks.
+// wholeColumns are the names but for quoted ones and paths, of columns that there are, which the scan checks.
 func wholeColumns(schema *delta.Schema, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		top, _, isPath := strings.Cut(name, ".")
+		top, _, _ := strings.Cut(name, ".")
 		whole, _ := schema.Lookup(name)
 		column, _ := schema.Lookup(strings.Trim(top, "`"))
-		return isPath && whole == nil && column != nil
+		return whole == nil && column != nil
 	})
 }
 
 // knownColumns is an error that names the first column that is not in the schema, or that stands there twice.
 func knownColumns(flag string, schema *delta.Schema, names []string) error {
 	for i, name := range names {
-		if slices.Contains(names[:i], name) {
+		if slices.ContainsFunc(names[:i], func(before string) bool { return strings.EqualFold(before, name) }) {
 			return usageError(fmt.Sprintf("%s: found %q twice, wanted it once", flag, name), "")
 		}
 		if f, _ := schema.Lookup(name); f != nil {
