@@ -73,6 +73,15 @@ func (e *Edit) Write(ctx context.Context, rows arrow.RecordBatch, replaced int) 
 	return whole, nil
 }
 
+// Check returns the error that Write would have for the rows, and writes nothing.
+func (e *Edit) Check(ctx context.Context, rows arrow.RecordBatch) error {
+	w, err := e.rows.writer()
+	if err != nil {
+		return err
+	}
+	return w.Check(ctx, rows)
+}
+
 // Tell records change data: kind is one of ChangeInsert, ChangeDelete, ChangePreimage and ChangePostimage. In a commit in which nothing but new rows come it is not needed: readers take these from
 // the data files; Commit then drops what was told.
 func (e *Edit) Tell(ctx context.Context, kind string, rows arrow.RecordBatch) error {

@@ -184,6 +184,18 @@ func (w *Writer) Prepare(ctx context.Context, rec arrow.RecordBatch) (arrow.Reco
 	return out, nil
 }
 
+// Check returns the error that Write would have for the rows, and writes nothing.
+func (w *Writer) Check(ctx context.Context, rec arrow.RecordBatch) error {
+	if w.failed != nil {
+		return w.failed
+	}
+	c, err := w.prepare(ctx, rec)
+	if err == nil {
+		c.release()
+	}
+	return err
+}
+
 // WritePrepared is Write for rows that come out of Prepare, or out of this table: nothing is filled in, and constraints
 // are not checked again.
 func (w *Writer) WritePrepared(ctx context.Context, rec arrow.RecordBatch) error {

@@ -191,6 +191,9 @@ func (c *commit) expected(snap *delta.Snapshot) (txns, error) {
 // build makes the transaction on the snapshot. Errors: ErrStale when the snapshot is not what the rows
 // started from, or no longer takes them.
 func (c *commit) build(snap *delta.Snapshot) (*delta.Transaction, error) {
+	if err := c.t.checkPolicies(snap); err != nil {
+		return nil, err
+	}
 	set, err := c.expected(snap)
 	if err != nil {
 		return nil, err

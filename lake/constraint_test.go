@@ -93,7 +93,7 @@ func TestWrite_RowBreaksConstraint_RowIsReject(t *testing.T) {
 		commit(t, a)
 	}
 	freshettest.CheckOnce(t, "rejects", w.rejects(t, "t"), map[string][]int64{lane0.String(): {3, 7, 11, 15, 19}})
-	q, err := lake.OpenQuarantine(t.Context(), w.store("t_quarantine"))
+	q, err := lake.OpenQuarantine(t.Context(), w.store("t_quarantine"), "")
 	must(t, err)
 	e, err := q.Get(t.Context(), "o[0]@7")
 	must(t, err)

@@ -7,6 +7,7 @@ import (
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/store"
 )
 
 // A commit that moves nothing but progress need not run where a cut stands behind it: the cut says of each table that it holds
@@ -107,23 +108,89 @@ func (t *table) unfold(ctx context.Context, snap *delta.Snapshot, p freshet.Prog
 	if err != nil || head == nil {
 		return p, explain(r.log.name, err)
 	}
-	i := slices.IndexFunc(head.Tables, func(c CutTable) bool { return c.ID == snap.Metadata().ID })
-	if i < 0 {
-		return p, nil
-	}
-	then, err := snap.Table().SnapshotAt(ctx, head.Tables[i].Version)
-	if errors.Is(err, delta.ErrVersionNotFound) {
-		return p, nil // what lies between is read again
-	}
+	beyond, err := head.beyond(ctx, snap, t.a.form(), p)
 	if err != nil {
 		return nil, explain(t.name, err)
 	}
-	for l, seq := range p {
-		to, ok := head.lane(l)
-		if was, known := then.Txn(t.a.form().lane(l)); ok && known && was == seq && to > seq {
-			t.fold(l, seq, to)
-			p[l] = to
-		}
+	for l, to := range beyond {
+		t.fold(l, p[l], to)
+		p[l] = to
 	}
 	return p, nil
+}
+
+// beyond is up to where the cut, the newest, says that a table holds all of a lane, of those of which that is more than the
+// table's own txn, which is p. Of a table that the cut does not show, or whose version there is gone, that is nothing: what lies
+// between is read again.
+func (c *Cut) beyond(ctx context.Context, snap *delta.Snapshot, f form, p freshet.Progress) (freshet.Progress, error) {
+	i := slices.IndexFunc(c.Tables, func(t CutTable) bool { return t.ID == snap.Metadata().ID })
+	if i < 0 {
+		return nil, nil
+	}
+	then, err := snap.Table().SnapshotAt(ctx, c.Tables[i].Version)
+	if errors.Is(err, delta.ErrVersionNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	more := freshet.Progress{}
+	for l, seq := range p {
+		to, ok := c.lane(l)
+		if was, known := then.Txn(f.lane(l)); ok && known && was == seq && to > seq {
+			more[l] = to
+		}
+	}
+	return more, nil
+}
+
+// AddCuts raises what a table records (ReadProgress) to what cuts say beyond it, where the progress of an app is that of its cuts.
+// cuts opens the cuts table of a marker.
+func AddCuts(ctx context.Context, st store.Store, all []AppProgress, cuts func(CutMarker) (store.Store, error)) error {
+	markers, err := CutMarkers(ctx, st)
+	if err != nil || len(markers) == 0 {
+		return err
+	}
+	snap, err := openTable(ctx, st, "")
+	if err != nil {
+		return err
+	}
+	for _, m := range markers {
+		for i := range all {
+			if all[i].App != m.App {
+				continue
+			}
+			at, err := cuts(m)
+			if err == nil {
+				err = all[i].addCuts(ctx, snap, newCutLog(m.App, m.Location, at, ""))
+			}
+			if err != nil {
+				return explain(m.Location, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (a *AppProgress) addCuts(ctx context.Context, snap *delta.Snapshot, log *cutLog) error {
+	cuts, err := log.look(ctx)
+	if cuts == nil || err != nil {
+		return err
+	}
+	head, err := log.newest(ctx, cuts)
+	if head == nil || err != nil {
+		return err
+	}
+	p := freshet.Progress{}
+	for _, l := range a.Lanes {
+		p[l.Lane] = l.Seq
+	}
+	more, err := head.beyond(ctx, snap, form{a.App, a.ManyOrigins}, p)
+	for i := range a.Lanes {
+		l := &a.Lanes[i]
+		if to, ok := more[l.Lane]; ok {
+			l.Seq, l.Cut, l.Updated = to, head.Number, head.RecordedAt
+		}
+	}
+	return err
 }

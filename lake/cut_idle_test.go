@@ -6,6 +6,7 @@ import (
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/freshettest"
 	"github.com/freshet-io/freshet/lake"
+	"github.com/freshet-io/freshet/store"
 )
 
 // A table to which nothing comes gets no versions: the cut says how far it is, and the next process goes on from there.
@@ -29,6 +30,14 @@ func TestCut_IdleTable_GetsNoVersions(t *testing.T) {
 	at := w.resumed(t, "t1", idle)
 	if want := lastOf(o, 1); at[idle] != want {
 		t.Errorf("the idle table goes on after %d, want %d: a cut says that it holds all up to there", at[idle], want)
+	}
+	all, err := lake.ReadProgress(t.Context(), w.store("t1"))
+	must(t, err)
+	must(t, lake.AddCuts(t.Context(), w.store("t1"), all, func(lake.CutMarker) (store.Store, error) { return w.store("cuts"), nil }))
+	for _, l := range all[0].Lanes {
+		if want := lastOf(o, 1); l.Lane == idle && (l.Seq != want || l.Cut == 0 || l.Txn >= want) {
+			t.Errorf("got %+v, want %d by a cut, and less by the txn", l, want)
+		}
 	}
 	o.Append(idle, 0, freshettest.GoodRecord)
 	must(t, cutting(o, seed, w.target(withCuts), 3).Run(t.Context()))

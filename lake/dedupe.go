@@ -79,7 +79,7 @@ func (r *rowIndex) watch(d *DedupeOptions) error {
 	r.window = newWindow(d.Within)
 	r.identity.NullKeys = true // rows that were there before
 	r.identity.Columns = append(r.identity.Columns,
-		keyindex.Column{Name: fmt.Sprintf("%s in %v", f.Name, d.Within), Type: "long"})
+		keyindex.Column{Name: fmt.Sprint(f.Name, windowWord, d.Within), Type: "long"})
 	return nil
 }
 

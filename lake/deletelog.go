@@ -293,19 +293,12 @@ func (u *upsert) writeLogged(ctx context.Context, w *delta.Writer, rows arrow.Re
 
 // passedRows are the rows of keys before these deletions, all of which changes of the commit have made.
 func (u *upsert) passedRows(all []deletion) (arrow.RecordBatch, error) {
-	passed := *u
-	passed.keys, passed.stored = make([]keyChange, len(all)), nil
-	of := map[int]int32{}
-	keys := make([]int, len(all))
+	puts := make([]put, len(all))
 	for n, d := range all {
-		keys[n] = n
-		passed.keys[n] = keyChange{key: u.keys[d.key].key, last: d.puts[0], older: d.puts[1:], based: d.base}
+		puts[n] = put{&keyChange{key: u.keys[d.key].key, last: d.puts[0], older: d.puts[1:]}, noRow}
 		if u.stored != nil && d.base {
-			of[n] = u.stored.of[d.key]
+			puts[n].stored = u.stored.of[d.key]
 		}
 	}
-	if u.stored != nil {
-		passed.stored = &storedRows{rows: u.stored.rows, of: of}
-	}
-	return passed.assemble(keys)
+	return u.assemble(puts)
 }

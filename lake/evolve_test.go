@@ -284,7 +284,7 @@ func TestWrite_NullInNotNullColumn_RowIsReject(t *testing.T) {
 		t.Errorf("got %d rows and %d rejects, want 8 and 2", done.Rows, done.Rejects)
 	}
 	freshettest.CheckOnce(t, "rejects", w.rejects(t, "t"), map[string][]int64{lane0.String(): {3, 8}})
-	q, err := lake.OpenQuarantine(t.Context(), w.store("t_quarantine"))
+	q, err := lake.OpenQuarantine(t.Context(), w.store("t_quarantine"), "")
 	must(t, err)
 	e, err := q.Get(t.Context(), "o[0]@8")
 	must(t, err)

@@ -33,12 +33,13 @@ type IndexOptions struct {
 // IndexInfo is what there is to know of a key index without reading it.
 type IndexInfo struct {
 	App           string
-	Dir           string   // where it lies
-	Table         string   // the id of its table
-	Key           []string // its columns
-	SequenceBytes int      // that each entry keeps; 0: the table has no sequence_by
-	Version       int64    // of the table that it shows; -1: it is being made
-	TableVersion  int64    // of the table now
+	Dir           string         // where it lies
+	Table         string         // the id of its table
+	Key           []string       // its columns
+	Window        *DedupeOptions // of a table that takes no record twice; nil: of a keyed one
+	SequenceBytes int            // that each entry keeps; 0: the table has no sequence_by
+	Version       int64          // of the table that it shows; -1: it is being made
+	TableVersion  int64          // of the table now
 	Files         int
 	Entries       uint64 // keys, and superseded entries that wait for a merge
 	SizeBytes     uint64
@@ -65,7 +66,7 @@ func newIndexTool(ctx context.Context, st store.Store, name string, o *IndexOpti
 	if o != nil {
 		tool.o = *o
 	}
-	snap, err := openTable(ctx, st)
+	snap, err := openTable(ctx, st, "")
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +140,10 @@ func (i *indexTool) index() (*rowIndex, *keyindex.Info, error) {
 		return nil, nil, err
 	}
 	key := &i.t.a.opts.Key
+	if d := windowOf(info.Identity); there && d != nil {
+		i.t.a.opts.Mode, i.t.a.opts.Dedupe = Append, d
+		*key = KeyOptions{Columns: d.Key, IndexDir: key.IndexDir}
+	}
 	if there && len(key.Columns) == 0 {
 		for _, c := range info.Columns {
 			key.Columns = append(key.Columns, c.Name)
@@ -203,8 +208,11 @@ func (i *indexTool) describe() (*IndexInfo, error) {
 	case err != nil:
 		return nil, err
 	}
-	d.SequenceBytes = max(info.SequenceBytes-orderTail, 0)
+	d.SequenceBytes, d.Window = max(info.SequenceBytes-orderTail, 0), windowOf(info.Identity)
 	d.Version, d.Files, d.Entries, d.SizeBytes = info.Version, info.Files, info.Entries, info.SizeBytes
+	if d.Window != nil {
+		info.Columns = info.Columns[:len(d.Window.Key)]
+	}
 	for _, c := range info.Columns {
 		d.Key = append(d.Key, c.Name)
 		if f, _ := i.snap.Schema().Lookup(c.Name); f == nil || f.Type.String() != c.Type {

@@ -154,3 +154,37 @@ func TestIndexTool_IndexInUse_ErrorSaysSo(t *testing.T) {
 		t.Errorf("describe: got %v, want none", err)
 	}
 }
+
+// The index of a table that takes no record twice is of the rows within the window, and is checked as such.
+func TestIndexTool_IndexOfAWindow_CheckedAndRebuilt(t *testing.T) {
+	w, dir := newWorld(), t.TempDir()
+	events := []event{{1, 0}, {2, 10}, {1, 20}, {3, 200}, {4, 210}, {3, 215}, {5, 240}}
+	must(t, runEvents(t, w.open, dir, events, 2))
+	o := &lake.IndexOptions{Dir: dir}
+	r, err := lake.CheckIndex(t.Context(), w.store("t"), "t", o)
+	must(t, err)
+	if d := r.Window; d == nil || d.Time != "at" || d.Within.Hours() != 1 || !slices.Equal(r.Key, []string{"id"}) {
+		t.Errorf("got the key %v and the window %+v, want id, and at within an hour", r.Key, d)
+	}
+	if len(r.Faults) > 0 {
+		t.Errorf("got the faults %+v, want none", r.Faults)
+	}
+	spoil(t, &r.IndexInfo, w.touch(t, "t"), func(x *keyindex.Index, c *keyindex.Change) {
+		x.Entries(t.Context(), func(key keyindex.Fingerprint, at keyindex.Position, _ []byte) error {
+			return c.Delete([]keyindex.Fingerprint{key})
+		})
+		c.Note(x.Note())
+	})
+	r, err = lake.CheckIndex(t.Context(), w.store("t"), "t", o)
+	must(t, err)
+	if len(r.Faults) != 3 || r.Faults[0].Kind != lake.IndexMissing {
+		t.Errorf("got the faults %+v, want the three rows within the window missing", r.Faults)
+	}
+	_, err = lake.RebuildIndex(t.Context(), w.store("t"), "t", o)
+	must(t, err)
+	r, err = lake.CheckIndex(t.Context(), w.store("t"), "t", o)
+	must(t, err)
+	if len(r.Faults) > 0 {
+		t.Errorf("made anew: got the faults %+v, want none", r.Faults)
+	}
+}

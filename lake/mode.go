@@ -135,13 +135,13 @@ func (o *TargetOptions) checkKey(table string, rows *delta.Schema) error {
 }
 
 // properties are those of a table that is made.
-func (o *TargetOptions) properties() map[string]string {
+func (o *TargetOptions) properties(table string) map[string]string {
 	all := map[string]string{}
 	if o.Mode.keyed() && !o.Key.CopyOnWrite {
 		all["delta.enableDeletionVectors"] = "true"
 	}
 	if o.Mode.keyed() {
-		all[deletesProperty], all[modeProperty] = string(o.Key.Deletes), o.modeText()
+		all[deletesProperty], all[modeProperty] = string(o.Key.Deletes), o.modeText(table)
 	}
 	maps.Copy(all, o.Properties)
 	if o.ChangeFeed {

@@ -20,12 +20,12 @@ const (
 	modeProperty    = "freshet.mode"
 )
 
-// modeText is the mode with its key and its order, as modeProperty and ModeBefore have it.
-func (o *TargetOptions) modeText() string {
+// modeText is the mode of a table with its key and its order, as modeProperty and ModeBefore have it.
+func (o *TargetOptions) modeText(table string) string {
 	if !o.Mode.keyed() {
 		return string(o.Mode)
 	}
-	text := string(o.Mode) + " by " + strings.Join(o.Key.Columns, ", ")
+	text := string(o.Mode) + " by " + strings.Join(o.keyOf(table), ", ")
 	if len(o.Key.SequenceBy) > 0 {
 		text += ", ordered by " + strings.Join(o.Key.SequenceBy, ", ")
 	}
@@ -56,7 +56,7 @@ func (t *table) checkPolicies(snap *delta.Snapshot) error {
 func (t *table) policies(snap *delta.Snapshot, confirmed bool) (map[string]string, error) {
 	o := &t.a.opts
 	set := map[string]string{}
-	ours, theirs := o.modeText(), foundMode(snap)
+	ours, theirs := o.modeText(t.name), foundMode(snap)
 	adopted := theirs == "" || theirs == keyedText && o.Mode.keyed()
 	switch {
 	case strings.EqualFold(ours, theirs), adopted && !o.Mode.keyed():

@@ -31,13 +31,15 @@ type LaneProgress struct {
 	Lane    freshet.Lane // Origin is "" where the table does not say; OriginID likewise
 	AppID   string       // of the txn action
 	Seq     int64        // the last that the table holds
-	Updated time.Time    // when the txn was written; zero when it does not say
+	Txn     int64        // what its own txn says of that, which is less where cuts say more
+	Cut     int64        // the cut that says Seq; 0: the txn does
+	Updated time.Time    // when the txn was written, or the cut; zero when it does not say
 }
 
 // ReadProgress returns what the table at the root of st records, by app. Lanes of an app that nobody has
 // marked as one (kafka-delta-ingest does not) are recognised by a number at the end of their appId.
 func ReadProgress(ctx context.Context, st store.Store) ([]AppProgress, error) {
-	snap, err := openTable(ctx, st)
+	snap, err := openTable(ctx, st, "")
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +82,9 @@ func foreign(id string) bool {
 	return strings.Contains(id, "#") || len(id) == 36 && strings.Join(at, "-") == dashes
 }
 
-func openTable(ctx context.Context, st store.Store) (*delta.Snapshot, error) {
-	d, err := delta.Open(ctx, st, nil)
+// openTable is the newest snapshot of the table at the root of st. Commits upon it name the engine; "": the default.
+func openTable(ctx context.Context, st store.Store, engine string) (*delta.Snapshot, error) {
+	d, err := delta.Open(ctx, st, &delta.OpenOptions{EngineInfo: engine})
 	if err != nil {
 		return nil, explain(st.URL(), err)
 	}
@@ -90,7 +93,7 @@ func openTable(ctx context.Context, st store.Store) (*delta.Snapshot, error) {
 }
 
 func laneProgress(l freshet.Lane, id string, txn delta.Txn) LaneProgress {
-	p := LaneProgress{Lane: l, AppID: id, Seq: txn.Version}
+	p := LaneProgress{Lane: l, AppID: id, Seq: txn.Version, Txn: txn.Version}
 	if txn.LastUpdated != nil {
 		p.Updated = time.UnixMilli(*txn.LastUpdated)
 	}
@@ -161,6 +164,8 @@ type SetOptions struct {
 	OnlyAbsent bool
 	// Reason is noted in the table's history.
 	Reason string
+	// EngineInfo names the writer there. Default "Freshet".
+	EngineInfo string
 }
 
 // SetProgress sets where lanes stand in the table at the root of st: the next record that is read is the one
@@ -174,7 +179,7 @@ func SetProgress(ctx context.Context, st store.Store, app string, p freshet.Prog
 		o = *opts
 	}
 	for range maxRaces {
-		snap, err := openTable(ctx, st)
+		snap, err := openTable(ctx, st, o.EngineInfo)
 		if err != nil {
 			return 0, err
 		}

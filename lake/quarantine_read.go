@@ -56,10 +56,10 @@ type Filter struct {
 // Quarantine is a quarantine table, for people to look into. It is safe for concurrent use.
 type Quarantine struct{ q *quarantine }
 
-// OpenQuarantine opens the quarantine table at the root of st. Errors: an *freshet.Error with CodeNoTable
+// OpenQuarantine opens the quarantine table at the root of st; engine names the writer in its history, "" the default. Errors: an *freshet.Error with CodeNoTable
 // when there is none, which is the case as long as nothing was rejected.
-func OpenQuarantine(ctx context.Context, st store.Store) (*Quarantine, error) {
-	q := newQuarantine(st.URL(), st, defaultEngine)
+func OpenQuarantine(ctx context.Context, st store.Store, engine string) (*Quarantine, error) {
+	q := newQuarantine(st.URL(), st, engine)
 	snap, err := q.look(ctx)
 	if err != nil {
 		return nil, explain(q.name, err)

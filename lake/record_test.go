@@ -85,7 +85,7 @@ func TestQuarantine_TableOfOlderVersion_GetsTheColumns(t *testing.T) {
 	b := batch(lane0, 4, 9, 7)
 	b.Rejects[0].Record = *record(7)
 	commit(t, a, b)
-	q, err := lake.OpenQuarantine(t.Context(), w.store("t_quarantine"))
+	q, err := lake.OpenQuarantine(t.Context(), w.store("t_quarantine"), "")
 	must(t, err)
 	e, err := q.Get(t.Context(), "o[0]@7")
 	must(t, err)

@@ -300,6 +300,9 @@ func (c *commit) replay(ctx context.Context, main *delta.Snapshot, number int64)
 		c.t.saw(done.Snapshot)
 		return done.Version, nil
 	}
+	if err := c.t.checkPolicies(main); err != nil {
+		return 0, err
+	}
 	tx := main.Table().Begin(main, nil)
 	set.addTo(tx, main)
 	if len(c.adds) > 0 {

@@ -125,7 +125,9 @@ func TestReplay_OneRowOfARecord_OnlyThatOne(t *testing.T) {
 	_, err = a.Write(t.Context(), pair(0, ptr(int64(1)), nil))
 	must(t, err)
 	commitAll(t, a)
-	retake := func(context.Context, []*lake.Entry) (*freshet.Batch, error) { return pair(0, ptr(int64(1)), ptr(int64(2))), nil }
+	retake := func(context.Context, []*lake.Entry) (*freshet.Batch, error) {
+		return pair(0, ptr(int64(1)), ptr(int64(2))), nil
+	}
 	done, err := w.running(t, opts).Replay(t.Context(), "t", nil, retake)
 	must(t, err)
 	if done.Entries != 1 || done.Rows != 1 {

@@ -174,7 +174,7 @@ func TestReplay_FrozenInCommit_EachOnce(t *testing.T) {
 
 func TestQuarantine_Drop_ClosedAndListedOnRequest(t *testing.T) {
 	w := rejected(t)
-	q, err := lake.OpenQuarantine(t.Context(), w.store("t_quarantine"))
+	q, err := lake.OpenQuarantine(t.Context(), w.store("t_quarantine"), "")
 	must(t, err)
 	n, err := q.Drop(t.Context(), &lake.Filter{IDs: []string{"o[0]@2", "o[0]@8"}})
 	must(t, err)
@@ -210,7 +210,7 @@ func TestQuarantine_Drop_ClosedAndListedOnRequest(t *testing.T) {
 
 func TestQuarantine_Get_AllThatIsKnown(t *testing.T) {
 	w := rejected(t)
-	q, err := lake.OpenQuarantine(t.Context(), w.store("t_quarantine"))
+	q, err := lake.OpenQuarantine(t.Context(), w.store("t_quarantine"), "")
 	must(t, err)
 	e, err := q.Get(t.Context(), "o[0]@5")
 	must(t, err)
@@ -223,7 +223,7 @@ func TestQuarantine_Get_AllThatIsKnown(t *testing.T) {
 	wantCode(t, err, freshet.CodeBadValue)
 	_, err = q.Get(t.Context(), "nonsense")
 	wantCode(t, err, freshet.CodeBadValue)
-	_, err = lake.OpenQuarantine(t.Context(), w.store("none"))
+	_, err = lake.OpenQuarantine(t.Context(), w.store("none"), "")
 	wantCode(t, err, freshet.CodeNoTable)
 }
 

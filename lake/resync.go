@@ -39,6 +39,7 @@ type Resync struct {
 	// Quarantine are the quarantine tables of the table and of the copy, and CopyName the copy's name in the latter.
 	Quarantine, CopyQuarantine store.Store
 	CopyName                   string
+	EngineInfo                 string // names the writer in the tables' history; "": the default
 }
 
 func (r *Resync) txn() string { return r.App + "#resync" }
@@ -46,7 +47,7 @@ func (r *Resync) txn() string { return r.App + "#resync" }
 // NewResyncPlan plans to load the table at the root of st again. Errors: *freshet.Error when other apps have progress in
 // it, whose rows would be lost.
 func NewResyncPlan(ctx context.Context, st store.Store, app string, p ResyncPlan) (*ResyncPlan, error) {
-	snap, err := openTable(ctx, st)
+	snap, err := openTable(ctx, st, "")
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func copied(properties map[string]string) map[string]string {
 
 // Prepare makes the copy, empty and like the table, unless it is there.
 func (r *Resync) Prepare(ctx context.Context) error {
-	main, err := openTable(ctx, r.Main)
+	main, err := openTable(ctx, r.Main, r.EngineInfo)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (r *Resync) Prepare(ctx context.Context) error {
 		return nil
 	}
 	_, err = delta.Create(ctx, r.Copy, &delta.CreateOptions{Schema: main.Schema(), PartitionBy: main.PartitionColumns(),
-		Properties: copied(main.Metadata().Configuration), Name: r.Plan.Folder})
+		Properties: copied(main.Metadata().Configuration), Name: r.Plan.Folder, EngineInfo: r.EngineInfo})
 	if err != nil && !errors.Is(err, delta.ErrTableExists) {
 		return explain(r.Name, err)
 	}
@@ -107,7 +108,7 @@ func (r *Resync) swapped(main *delta.Snapshot) bool {
 
 // Swapped reports whether the table has the copy's files already.
 func (r *Resync) Swapped(ctx context.Context) (bool, error) {
-	main, err := openTable(ctx, r.Main)
+	main, err := openTable(ctx, r.Main, r.EngineInfo)
 	return err == nil && r.swapped(main), err
 }
 
@@ -116,14 +117,14 @@ func (r *Resync) Swapped(ctx context.Context) (bool, error) {
 // started from. Errors: ErrBehind.
 func (r *Resync) Swap(ctx context.Context) (version int64, err error) {
 	for range maxRaces {
-		main, err := openTable(ctx, r.Main)
+		main, err := openTable(ctx, r.Main, r.EngineInfo)
 		if err != nil {
 			return 0, err
 		}
 		if r.swapped(main) {
 			return main.Version(), nil
 		}
-		copied, err := openTable(ctx, r.Copy)
+		copied, err := openTable(ctx, r.Copy, "")
 		if err != nil {
 			return 0, err
 		}
@@ -253,10 +254,10 @@ func (r *Resync) progress(main, copied *delta.Snapshot) (txns, error) {
 // Settle brings the table's quarantine to what the copy found: what it could take that the table could not is closed, and
 // what it could not take is there. Done twice it changes nothing, and once Drop has begun, neither.
 func (r *Resync) Settle(ctx context.Context) error {
-	if _, err := openTable(ctx, r.Copy); errors.Is(err, delta.ErrNoTable) || errors.Is(err, delta.ErrCorrupt) {
+	if _, err := openTable(ctx, r.Copy, ""); errors.Is(err, delta.ErrNoTable) || errors.Is(err, delta.ErrCorrupt) {
 		return nil
 	}
-	q := quarantineAt(r.Quarantine)
+	q := newQuarantine(r.Quarantine.URL(), r.Quarantine, r.EngineInfo)
 	for range maxRaces {
 		err := r.settle(ctx, q)
 		if !errors.Is(err, delta.ErrConflict) {
@@ -267,7 +268,7 @@ func (r *Resync) Settle(ctx context.Context) error {
 }
 
 func (r *Resync) settle(ctx context.Context, q *quarantine) error {
-	found, err := openEntries(ctx, quarantineAt(r.CopyQuarantine), &Filter{App: r.App, Table: r.CopyName})
+	found, err := openEntries(ctx, newQuarantine(r.CopyQuarantine.URL(), r.CopyQuarantine, ""), &Filter{App: r.App, Table: r.CopyName})
 	if err != nil {
 		return err
 	}
@@ -303,10 +304,6 @@ func (r *Resync) settle(ctx context.Context, q *quarantine) error {
 		return nil
 	}
 	return s.commit(ctx, q.st, nil)
-}
-
-func quarantineAt(st store.Store) *quarantine {
-	return &quarantine{companion{name: st.URL(), st: st, engine: defaultEngine}}
 }
 
 // starts are where the lanes of the copy began, which is behind what its source no longer had: its first version after that
@@ -379,7 +376,7 @@ func (r *Resync) Drop(ctx context.Context, indexDir string) error {
 }
 
 func (r *Resync) dropIndex(ctx context.Context, indexDir string) {
-	snap, err := openTable(ctx, r.Copy)
+	snap, err := openTable(ctx, r.Copy, "")
 	if err != nil {
 		return
 	}

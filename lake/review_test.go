@@ -45,7 +45,7 @@ func TestAppend_QuarantineIsShared_EachAppHasItsOwnEntries(t *testing.T) {
 	start(t, other, freshet.Progress{lane: -1})
 	commit(t, other, batch(lane, -1, 9, 2, 7)) // 5 is a row for it, and 7 is none any more
 
-	entries, err := lake.OpenQuarantine(t.Context(), q)
+	entries, err := lake.OpenQuarantine(t.Context(), q, "")
 	must(t, err)
 	for _, filter := range []lake.Filter{{App: "one"}, {App: "two"}, {}} {
 		var got []string

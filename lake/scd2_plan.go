@@ -160,9 +160,7 @@ func (h *history) plan(i int) {
 	for _, row := range waiting {
 		h.reject(row, freshet.CodePartialRow, partialText)
 	}
-	if len(periods) > 0 {
-		h.periods[i] = periods
-	}
+	h.periods[i] = periods
 }
 
 // merge puts what came into what is known.

@@ -45,8 +45,8 @@ type keyRows struct {
 	gone []int32  // stored rows that go, without one in their place
 }
 
-// write begins an edit of the snapshot and puts the history into it. Keys one of whose rows the table does not accept
-// stay as they are, and all that came of them becomes rejects.
+// write begins an edit of the snapshot and puts the history into it. What makes rows that the table does not accept becomes
+// rejects.
 func (h *history) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWriter, err error) {
 	w := &historyWriter{h, &upsertWriter{upsert: h.upsert}}
 	opts := &delta.DMLOptions{TargetFileBytes: h.t.a.opts.TargetFileBytes}
@@ -135,24 +135,6 @@ func (w *historyWriter) putKeys(ctx context.Context, keys []int) error {
 	return w.noteRows(ctx, &all, of, whole)
 }
 
-// refused finds by halves the keys that the table does not accept.
-func (w *historyWriter) refused(ctx context.Context, keys []int, err error) error {
-	code, why, refused := refusedRow(err)
-	switch {
-	case !refused:
-		return err
-	case len(keys) > 1:
-		if err := w.putKeys(ctx, keys[:len(keys)/2]); err != nil {
-			return err
-		}
-		return w.putKeys(ctx, keys[len(keys)/2:])
-	}
-	for _, s := range w.said[keys[0]] {
-		w.history.reject(s.by, code, why)
-	}
-	return nil
-}
-
 // noteRows takes out rows that others come in the place of, or none, and tells of it.
 func (w *historyWriter) noteRows(ctx context.Context, all *keyRows, of []int, whole arrow.RecordBatch) error {
 	var inserted, updated, from []int32
@@ -218,25 +200,9 @@ func (h *history) orderOfPeriod(i int, p *period, width int) []byte {
 
 // assemblePeriods makes rows of periods.
 func (h *history) assemblePeriods(periods []period) (arrow.RecordBatch, error) {
-	var fields []arrow.Field
-	var columns []arrow.Array
-	defer func() {
-		for _, c := range columns {
-			c.Release()
-		}
-	}()
-	for i := range h.schema.Fields {
-		f := &h.schema.Fields[i]
-		column, err := h.periodColumn(i, f, periods)
-		if err != nil {
-			return nil, err
-		}
-		if column != nil {
-			fields = append(fields, arrow.Field{Name: f.Name, Type: column.DataType(), Nullable: true})
-			columns = append(columns, column)
-		}
-	}
-	return array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, int64(len(periods))), nil
+	return h.tableRows(len(periods), func(i int, f *delta.Field) (arrow.Array, error) {
+		return h.periodColumn(i, f, periods)
+	})
 }
 
 // periodColumn is one column of assemblePeriods; nil for one that the writer fills in.

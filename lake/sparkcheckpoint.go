@@ -52,7 +52,7 @@ func ReadSpark(ctx context.Context, checkpoint, sink store.Store) (*SparkOffsets
 	if last < 0 {
 		return nil, c.fault("it has no offsets: the query has read nothing", nil)
 	}
-	snap, err := openTable(ctx, sink)
+	snap, err := openTable(ctx, sink, "")
 	if err != nil {
 		return nil, err
 	}

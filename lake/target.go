@@ -384,7 +384,7 @@ func (t *table) create(ctx context.Context, schema *delta.Schema, starts freshet
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d, err := delta.Create(ctx, t.st, &delta.CreateOptions{
-		Schema: schema, PartitionBy: t.a.opts.PartitionBy, Properties: t.a.opts.properties(),
+		Schema: schema, PartitionBy: t.a.opts.PartitionBy, Properties: t.a.opts.properties(t.name),
 		Name: path.Base(t.name), EngineInfo: t.a.opts.EngineInfo, Txns: t.a.form().startTxns(starts),
 	})
 	if errors.Is(err, delta.ErrTableExists) {

@@ -437,22 +437,3 @@ func (u *upsert) reject(row int32, code freshet.Code, why string) {
 	}
 	u.rejects = append(u.rejects, r)
 }
-
-// refuse makes rejects of the rows that make the row of a key, which the table does not take, and finds out what becomes of
-// the key without them.
-func (u *upsert) refuse(i int, code freshet.Code, why string) act {
-	k := &u.keys[i]
-	blamed := k.puts()
-	if len(blamed) == 0 {
-		blamed = []int32{k.last}
-	}
-	for _, row := range blamed {
-		u.reject(row, code, why)
-	}
-	k.changes = slices.DeleteFunc(k.changes, func(c change) bool { return slices.Contains(blamed, c.row) })
-	u.logged = slices.DeleteFunc(u.logged, func(d deletion) bool { return d.key == i })
-	counts := u.counts
-	u.acts[i] = u.walk(i)
-	u.counts = counts
-	return u.acts[i]
-}

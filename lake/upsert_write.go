@@ -88,7 +88,7 @@ func (w *upsertWriter) number(id keyindex.FileID) {
 
 // putKeys writes the rows of these keys. A row that the table refuses is found by halves.
 func (w *upsertWriter) putKeys(ctx context.Context, keys []int) error {
-	rows, err := w.assemble(keys)
+	rows, err := w.assemble(w.puts(keys))
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,11 @@ func (w *upsertWriter) putKeys(ctx context.Context, keys []int) error {
 		}
 		return w.putKeys(ctx, keys[len(keys)/2:])
 	}
-	switch w.refuse(keys[0], code, why) {
+	act, err := w.refuse(ctx, keys[0], code, why)
+	if err != nil {
+		return err
+	}
+	switch act {
 	case actInsert, actUpdate:
 		return w.putKeys(ctx, keys)
 	case actDelete:
@@ -215,9 +219,34 @@ func spansOf(rows []int32) []expr.Span {
 	return spans
 }
 
-// assemble makes the rows that the table is to have under these keys: of each cell what the last change that sent it
-// says, else what is stored.
-func (u *upsert) assemble(keys []int) (arrow.RecordBatch, error) {
+// put is a row of the table in the making: what the changes of a key make of the row that is stored, or noRow.
+type put struct {
+	*keyChange
+	stored int32
+}
+
+// puts are the rows that the table is to have under these keys.
+func (u *upsert) puts(keys []int) []put {
+	all := make([]put, len(keys))
+	for n, i := range keys {
+		all[n] = put{&u.keys[i], noRow}
+		if row, ok := u.storedRow(i); ok {
+			all[n].stored = row
+		}
+	}
+	return all
+}
+
+// assemble makes the rows: of each cell what the last change that sent it says, else what is stored.
+func (u *upsert) assemble(puts []put) (arrow.RecordBatch, error) {
+	whole := u.wholeRows(puts)
+	return u.tableRows(len(puts), func(_ int, f *delta.Field) (arrow.Array, error) {
+		return u.assembleColumn(f, puts, whole)
+	})
+}
+
+// tableRows makes so many rows of the table, column by column: nil for one that the writer fills in.
+func (u *upsert) tableRows(rows int, column func(i int, f *delta.Field) (arrow.Array, error)) (arrow.RecordBatch, error) {
 	var fields []arrow.Field
 	var columns []arrow.Array
 	defer func() {
@@ -225,26 +254,24 @@ func (u *upsert) assemble(keys []int) (arrow.RecordBatch, error) {
 			c.Release()
 		}
 	}()
-	whole := u.wholeRows(keys)
 	for i := range u.schema.Fields {
 		f := &u.schema.Fields[i]
-		column, err := u.assembleColumn(f, keys, whole)
+		made, err := column(i, f)
 		if err != nil {
 			return nil, err
 		}
-		if column != nil {
-			fields = append(fields, arrow.Field{Name: f.Name, Type: column.DataType(), Nullable: true})
-			columns = append(columns, column)
+		if made != nil {
+			fields = append(fields, arrow.Field{Name: f.Name, Type: made.DataType(), Nullable: true})
+			columns = append(columns, made)
 		}
 	}
-	return array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, int64(len(keys))), nil
+	return array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, int64(rows)), nil
 }
 
-// wholeRows are the rows that the keys changed last, as spans; nil when one of them does not say all that the source has.
-func (u *upsert) wholeRows(keys []int) []expr.Span {
-	rows := make([]int32, len(keys))
-	for n, i := range keys {
-		k := &u.keys[i]
+// wholeRows are the rows of the last changes, as spans; nil when one of them does not say all that the source has.
+func (u *upsert) wholeRows(puts []put) []expr.Span {
+	rows := make([]int32, len(puts))
+	for n, k := range puts {
 		if k.delete || u.rows.unsent.Any(int(k.last)) {
 			return nil
 		}
@@ -254,10 +281,10 @@ func (u *upsert) wholeRows(keys []int) []expr.Span {
 }
 
 // assembleColumn is one column of assemble; nil for one that the writer fills in. whole is wholeRows.
-func (u *upsert) assembleColumn(f *delta.Field, keys []int, whole []expr.Span) (arrow.Array, error) {
+func (u *upsert) assembleColumn(f *delta.Field, puts []put, whole []expr.Span) (arrow.Array, error) {
 	at := columnNamed(u.rows.schema, f.Name)
 	if ours, is := fillNamed(u.t.a.fills, f.Name); is {
-		return u.fill(ours, keys), nil
+		return u.fill(ours, puts), nil
 	}
 	switch {
 	case at < 0 && (u.stored == nil || f.Generated() || f.Name == DeletedAtColumn):
@@ -270,15 +297,16 @@ func (u *upsert) assembleColumn(f *delta.Field, keys []int, whole []expr.Span) (
 		fresh = u.rows.columns[at]
 	}
 	stored := u.stored.column(f.Name)
-	cells := make([]cell, len(keys))
-	for n, i := range keys {
-		row, sent := u.sentBy(i, at)
-		cells[n] = cell{fromRows, row}
-		if !sent {
+	cells := make([]cell, len(puts))
+	for n, k := range puts {
+		row, sent := u.sentBy(k.keyChange, at)
+		switch {
+		case sent:
+			cells[n] = cell{fromRows, row}
+		case k.stored != noRow && stored != nil:
+			cells[n] = cell{fromStored, k.stored}
+		default:
 			cells[n] = cell{from: fromNowhere}
-			if row, ok := u.storedRow(i); ok && stored != nil {
-				cells[n] = cell{fromStored, row}
-			}
 		}
 	}
 	return takeCells(f, fresh, stored, cells)
@@ -325,8 +353,7 @@ func takeCells(f *delta.Field, fresh, stored arrow.Array, cells []cell) (arrow.A
 }
 
 // sentBy is the row of the last change of the key that sent the column.
-func (u *upsert) sentBy(i, column int) (row int32, sent bool) {
-	k := &u.keys[i]
+func (u *upsert) sentBy(k *keyChange, column int) (row int32, sent bool) {
 	switch {
 	case column < 0:
 		return 0, false
@@ -352,12 +379,11 @@ func (u *upsert) storedRow(i int) (row int32, ok bool) {
 	return row, ok
 }
 
-// fill is a column that the target fills, of the rows under these keys.
-func (u *upsert) fill(f fill, keys []int) arrow.Array {
-	return f.column(len(keys), func(n int) cause {
-		k := &u.keys[keys[n]]
-		c := u.cause(k.last)
-		if k.delete {
+// fill is a column that the target fills.
+func (u *upsert) fill(f fill, puts []put) arrow.Array {
+	return f.column(len(puts), func(n int) cause {
+		c := u.cause(puts[n].last)
+		if puts[n].delete {
 			c.kind = freshet.Delete
 		}
 		return c

@@ -94,6 +94,30 @@ func (w *window) read(note string) error {
 	return nil
 }
 
+// windowOf is what the index of a window is of, as watch has named it; nil of an index of a keyed table.
+func windowOf(identity keyindex.Identity) *DedupeOptions {
+	n := len(identity.Columns) - 1
+	if !identity.NullKeys || n < 0 {
+		return nil
+	}
+	i := strings.LastIndex(identity.Columns[n].Name, windowWord)
+	if i < 0 {
+		return nil
+	}
+	d := &DedupeOptions{Time: identity.Columns[n].Name[:i]}
+	for _, c := range identity.Columns[:n] {
+		d.Key = append(d.Key, c.Name)
+	}
+	var err error
+	if d.Within, err = time.ParseDuration(identity.Columns[n].Name[i+len(windowWord):]); err != nil {
+		return nil
+	}
+	return d
+}
+
+// windowWord is between the column of the time and the length of the window, in the name of the column that has its buckets.
+const windowWord = " in "
+
 // hash makes the fingerprints of rows, given the columns of the index.
 func (r *rowIndex) hash(columns []arrow.Array) ([]keyindex.Fingerprint, error) {
 	if r.window == nil {

@@ -65,6 +65,7 @@ func (b *Builder) Resync(ctx context.Context, p *Pipeline, table string, o *Resy
 	if err != nil {
 		return nil, err
 	}
+	r.EngineInfo = b.opts.EngineInfo
 	done, err := b.load(ctx, p, copied, r, o)
 	var gap *freshet.Error
 	if errors.As(err, &gap) && gap.Code == freshet.CodeGap {
@@ -103,6 +104,7 @@ func (b *Builder) CancelResync(ctx context.Context, p *Pipeline, table string) e
 	if err != nil {
 		return err
 	}
+	r.EngineInfo = b.opts.EngineInfo
 	swapped, err := r.Swapped(ctx)
 	if err == nil && swapped {
 		err = r.Settle(ctx)

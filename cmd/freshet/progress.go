@@ -30,7 +30,8 @@ func (c *cli) progressShow() *cobra.Command {
 		Aliases: []string{"list", "ls"},
 		Short:   "The last offset that a table holds of each partition",
 		Long: `List the last offset that a table holds of each partition, by app: the name under which a pipeline keeps its progress.
-Progress of other programs is listed, too.`,
+Progress of other programs is listed, too. Where the pipeline records cuts, the offset is the greater of the table's own and
+that of the newest cut.`,
 		Example: `  freshet progress show bronze.orders
   freshet progress show ./lake/orders --app orders.orders -o json`,
 		Args: args(1, 1, "one TABLE"),
@@ -41,6 +42,9 @@ Progress of other programs is listed, too.`,
 			}
 			all, err := lake.ReadProgress(cmd.Context(), st)
 			if err != nil {
+				return tableError(args[0], err)
+			}
+			if err := c.addCuts(cmd.Context(), st, all); err != nil {
 				return tableError(args[0], err)
 			}
 			var records []record
@@ -61,6 +65,17 @@ Progress of other programs is listed, too.`,
 	return cmd
 }
 
+// addCuts raises progress to what the cuts of an app say, of whose tables nothing changed since.
+func (c *cli) addCuts(ctx context.Context, st store.Store, all []lake.AppProgress) error {
+	project, err := c.openProject("", true)
+	if err != nil {
+		return err
+	}
+	return lake.AddCuts(ctx, st, all, func(m lake.CutMarker) (store.Store, error) {
+		return project.OpenTable(ctx, m.Location)
+	})
+}
+
 func laneRecord(p lake.AppProgress, l lake.LaneProgress, now time.Time) record {
 	r := record{
 		{name: "app", value: p.App},
@@ -70,12 +85,22 @@ func laneRecord(p lake.AppProgress, l lake.LaneProgress, now time.Time) record {
 		{name: "updated", value: nil},
 		{name: "topic_id", value: optional(l.Lane.OriginID), wide: true},
 		{name: "txn", value: l.AppID, wide: true},
+		{name: "txn_offset", value: l.Txn, wide: true, right: true},
+		{name: "cut", value: cutOf(l), wide: true, right: true},
 		{name: "table_version", value: p.Version, wide: true},
 	}
 	if !l.Updated.IsZero() {
 		r[4].value, r[4].text = l.Updated.UTC(), ago(now, l.Updated)
 	}
 	return r
+}
+
+// cutOf is the cut that tells of a lane's progress, nil where the table does.
+func cutOf(l lake.LaneProgress) any {
+	if l.Cut == 0 {
+		return nil
+	}
+	return l.Cut
 }
 
 // tableStore opens the store of a table without looking whether there is one.
@@ -150,7 +175,7 @@ Partitions that are not set begin at their start then.`,
 				return err
 			}
 			version, err := lake.SetProgress(cmd.Context(), st, app, set, &lake.SetOptions{ManyOrigins: several,
-				NewOrigin: newOrigin != "", Reason: reason})
+				NewOrigin: newOrigin != "", Reason: reason, EngineInfo: engineInfo()})
 			if err != nil {
 				return tableError(args[0], err)
 			}
@@ -224,7 +249,7 @@ that a pipeline of several (or of a pattern) is to take over needs --several-top
 				return err
 			}
 			done, version, err := lake.ImportSpark(cmd.Context(), checkpoint, table, app,
-				&lake.SetOptions{ManyOrigins: several})
+				&lake.SetOptions{ManyOrigins: several, EngineInfo: engineInfo()})
 			if err != nil {
 				return tableError(args[0], err)
 			}

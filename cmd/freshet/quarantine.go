@@ -82,7 +82,7 @@ func (c *cli) openQuarantine(ctx context.Context, name string, filter *lake.Filt
 	if err != nil {
 		return nil, err
 	}
-	return lake.OpenQuarantine(ctx, st)
+	return lake.OpenQuarantine(ctx, st, engineInfo())
 }
 
 // findQuarantine tells where the quarantine of a name is: of a pipeline file, of a quarantine table, of a

@@ -106,7 +106,7 @@ func knownIDs(ctx context.Context, p *spec.Pipeline, tables, ids []string) error
 	if err != nil {
 		return err
 	}
-	q, err := lake.OpenQuarantine(ctx, st)
+	q, err := lake.OpenQuarantine(ctx, st, engineInfo())
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func replayTables(ctx context.Context, p *spec.Pipeline, only string) ([]string,
 	if err != nil {
 		return nil, err
 	}
-	q, err := lake.OpenQuarantine(ctx, st)
+	q, err := lake.OpenQuarantine(ctx, st, engineInfo())
 	if err != nil {
 		return nil, err
 	}

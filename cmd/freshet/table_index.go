@@ -13,9 +13,9 @@ import (
 
 func (c *cli) tableIndex() *cobra.Command {
 	return group("index", "Look after the key indexes of a table",
-		`Look after key indexes: modes upsert and mirror know from one, on local disk, where the row of each key lies. It is a
-cache that a pipeline brings forward and makes anew by itself; these commands are for looking into one, and for making
-one before the pipeline that needs it starts.`,
+		`Look after key indexes: the modes with a key, and append with dedupe, know from one, on local disk, where the row of each
+key lies. It is a cache that a pipeline brings forward and makes anew by itself; these commands are for looking into one,
+and for making one before the pipeline that needs it starts.`,
 		c.tableIndexDescribe(), c.tableIndexRebuild(), c.tableIndexCheck())
 }
 
@@ -36,11 +36,22 @@ func (f *indexFlags) addColumns(cmd *cobra.Command) {
 		"the pipeline")
 }
 
-// followed has the rows shown that are read.
-func (f *indexFlags) followed(show func(format string, args ...any)) *lake.IndexOptions {
+// readIndex does what reads a whole table for its index, and shows how many rows that were.
+func readIndex[T any](ctx context.Context, c *cli, table, output string, f *indexFlags,
+	work func(context.Context, store.Store, string, *lake.IndexOptions) (T, error)) (done T, err error) {
+	if err := checkOutput(output); err != nil {
+		return done, err
+	}
+	st, err := c.indexStore(ctx, table)
+	if err != nil {
+		return done, err
+	}
+	show, clear := c.line()
+	defer clear()
 	o := f.o
 	o.Progress = func(rows int64) { show("reading: %s", plural(rows, "row")) }
-	return &o
+	done, err = work(ctx, st, table, &o)
+	return done, tableError(table, err)
 }
 
 func (c *cli) indexStore(ctx context.Context, name string) (store.Store, error) {
@@ -112,6 +123,7 @@ func indexRecord(d *lake.IndexInfo) record {
 		{name: "dir", value: d.Dir, text: shownPath(d.Dir)},
 		{name: "table_id", value: d.Table, wide: true},
 		{name: "key", value: orEmpty(d.Key), text: orDash(strings.Join(d.Key, ", "))},
+		{name: "window", value: windowText(d.Window), wide: true},
 		{name: "sequence_bytes", value: d.SequenceBytes, wide: true},
 		{name: "version", value: version, right: true},
 		{name: "table_version", value: d.TableVersion, right: true},
@@ -122,6 +134,14 @@ func indexRecord(d *lake.IndexInfo) record {
 		{name: "runs", value: orEmpty(runs), text: orDash(strings.Join(runs, "\n")), wide: true},
 		{name: "fault", value: optional(d.Fault)},
 	}
+}
+
+// windowText says of which rows an index of a table that takes no record twice is; nil of others.
+func windowText(d *lake.DedupeOptions) any {
+	if d == nil {
+		return nil
+	}
+	return fmt.Sprintf("%s within %v", d.Time, d.Within)
 }
 
 func (c *cli) tableIndexRebuild() *cobra.Command {
@@ -141,18 +161,9 @@ A pipeline that runs holds its index: stop it first.`,
   freshet table index rebuild ./lake/accounts --app silver.accounts --key account_id --sequence-by updated_at`,
 		Args: args(1, 1, "one TABLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			st, err := c.indexStore(cmd.Context(), args[0])
+			d, err := readIndex(cmd.Context(), c, args[0], output, &f, lake.RebuildIndex)
 			if err != nil {
 				return err
-			}
-			show, clear := c.line()
-			d, err := lake.RebuildIndex(cmd.Context(), st, args[0], f.followed(show))
-			clear()
-			if err != nil {
-				return tableError(args[0], err)
 			}
 			if output != "" {
 				return c.describe(output, indexRecord(d))
@@ -187,18 +198,9 @@ A pipeline that runs holds its index: stop it first. Exit code 4 when something 
   freshet table index check ./lake/accounts --sequence-by updated_at -o jsonl`,
 		Args: args(1, 1, "one TABLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			st, err := c.indexStore(cmd.Context(), args[0])
+			r, err := readIndex(cmd.Context(), c, args[0], output, &f, lake.CheckIndex)
 			if err != nil {
 				return err
-			}
-			show, clear := c.line()
-			r, err := lake.CheckIndex(cmd.Context(), st, args[0], f.followed(show))
-			clear()
-			if err != nil {
-				return tableError(args[0], err)
 			}
 			return c.indexChecked(args[0], r, output, limit)
 		},

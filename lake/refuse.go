@@ -1,0 +1,127 @@
+package lake
+
+import (
+	"context"
+	"slices"
+
+	freshet "github.com/freshet-io/freshet"
+)
+
+// refuse makes rejects of the changes that give a key a row which the table does not take, for this reason, and finds out what
+// becomes of the key without them.
+func (w *upsertWriter) refuse(ctx context.Context, i int, code freshet.Code, why string) (act, error) {
+	k := &w.keys[i]
+	blamed, err := w.blamed(ctx, i)
+	if err != nil {
+		return actNone, err
+	}
+	if len(blamed) == 0 {
+		w.reject(k.last, code, why)
+		blamed = []int32{k.last}
+	}
+	k.changes = slices.DeleteFunc(k.changes, func(c change) bool { return slices.Contains(blamed, c.row) })
+	w.logged = slices.DeleteFunc(w.logged, func(d deletion) bool { return d.key == i })
+	counts := w.counts
+	w.acts[i] = w.walk(i)
+	w.counts = counts
+	return w.acts[i], nil
+}
+
+// blamed rejects, of the changes that make the row of a key together, each that spoils what those before it make: it is
+// tried upon them, from the oldest on.
+func (w *upsertWriter) blamed(ctx context.Context, i int) (blamed []int32, err error) {
+	k := &w.keys[i]
+	row := w.puts([]int{i})[0]
+	var taken []int32 // downwards
+	for _, next := range slices.Backward(k.puts()) {
+		row.keyChange = &keyChange{key: k.key, last: next, older: taken, moved: noRow}
+		code, why, refused, err := w.check(ctx, row)
+		switch {
+		case err != nil:
+			return nil, err
+		case refused:
+			w.reject(next, code, why)
+			blamed = append(blamed, next)
+		default:
+			taken = append([]int32{next}, taken...)
+		}
+	}
+	return blamed, nil
+}
+
+// check tells what the table has against a row.
+func (w *upsertWriter) check(ctx context.Context, row put) (code freshet.Code, why string, refused bool, err error) {
+	rows, err := w.assemble([]put{row})
+	if err != nil {
+		return "", "", false, err
+	}
+	defer rows.Release()
+	err = w.edit.Check(ctx, rows)
+	if code, why, refused = refusedRow(err); refused {
+		err = nil
+	}
+	return code, why, refused, err
+}
+
+// refused finds by halves the keys of a history that the table does not accept, and what was said of them that it refuses.
+func (w *historyWriter) refused(ctx context.Context, keys []int, err error) error {
+	switch _, _, refused := refusedRow(err); {
+	case !refused:
+		return err
+	case len(keys) > 1:
+		if err := w.putKeys(ctx, keys[:len(keys)/2]); err != nil {
+			return err
+		}
+		return w.putKeys(ctx, keys[len(keys)/2:])
+	}
+	i := keys[0]
+	all, counts := w.said[i], w.history.counts
+	w.unreject(all)
+	var taken []saying
+	for _, s := range all {
+		w.said[i] = append(slices.Clone(taken), s)
+		code, why, refused, err := w.tried(ctx, i)
+		switch {
+		case err != nil:
+			return err
+		case refused:
+			w.history.reject(s.by, code, why)
+		default:
+			taken = w.said[i]
+		}
+	}
+	w.said[i] = taken
+	w.plan(i)
+	w.history.counts = counts
+	return w.putKeys(ctx, keys)
+}
+
+// unreject takes back what planning has rejected of what was said: it is planned anew.
+func (h *history) unreject(all []saying) {
+	mine := func(r keyReject) bool {
+		return slices.ContainsFunc(all, func(s saying) bool { return s.by == r.row })
+	}
+	h.rejects, h.stays = slices.DeleteFunc(h.rejects, mine), slices.DeleteFunc(h.stays, mine)
+}
+
+// tried plans a key and tells what the table has against its rows. It rejects nothing.
+func (w *historyWriter) tried(ctx context.Context, i int) (code freshet.Code, why string, refused bool, err error) {
+	h := w.history
+	rejects, stays := len(h.rejects), len(h.stays)
+	h.plan(i)
+	h.rejects, h.stays = h.rejects[:rejects], h.stays[:stays]
+	k := w.differs(i)
+	if len(k.put) == 0 {
+		return "", "", false, nil
+	}
+	rows, err := w.assemblePeriods(k.put)
+	if err != nil {
+		return "", "", false, err
+	}
+	defer rows.Release()
+	err = w.edit.Check(ctx, rows)
+	if code, why, refused = refusedRow(err); refused {
+		err = nil
+	}
+	return code, why, refused, err
+}
