@@ -43,6 +43,11 @@ type Batch struct {
 	Places  []int32           // one a row: its place within its seq, ascending there; nil: counted from 0 in this batch
 	Records []RecordRef       // one a row: what it came from; nil when the source keeps none
 
+	// Covered says, one a row, with which seq of the lane CoveredBy a table gets the row that the change led to; 0: with none.
+	// A table that held that seq when its lanes were resumed takes the change, others drop it. nil: none is covered.
+	Covered   []int64
+	CoveredBy Lane
+
 	Rejects []Reject // records that could not be taken, by seq
 
 	// Unfinished says that there is more of Last, the only seq that the batch has: in the lane's next batch, whose After and

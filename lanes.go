@@ -187,6 +187,9 @@ func (b *Batch) slice(from, to int) {
 	if b.Records != nil {
 		b.Records = b.Records[from:to]
 	}
+	if b.Covered != nil {
+		b.Covered = b.Covered[from:to]
+	}
 }
 
 // Thin leaves some rows: some has their columns, or is nil when none is left, and spans yields where they are, [from, to), in
@@ -199,6 +202,7 @@ func (b *Batch) Thin(some arrow.RecordBatch, spans iter.Seq2[int, int]) {
 	b.Stamps = compact(b.Stamps, spans)
 	b.Places = compact(b.Places, spans)
 	b.Records = compact(b.Records, spans)
+	b.Covered = compact(b.Covered, spans)
 	b.Unsent = b.Unsent.in(spans)
 }
 

@@ -31,6 +31,7 @@ type groupPart struct {
 	*Target
 	name func(table string) string
 	at   map[groupLane]int64 // up to where each lane has been written
+	held map[groupLane]int64 // up to where it was held when it was resumed
 	open map[groupLane]bool  // lanes that stand within a seq of which it takes all
 }
 
@@ -51,11 +52,11 @@ var _ freshet.Cutter = (*Group)(nil)
 // NewGroup returns the group of a target and those beside it. All are the group's, and have one app.
 func NewGroup(main *Target, beside ...Beside) *Group {
 	same := func(table string) string { return table }
-	g := &Group{parts: []*groupPart{{main, same, map[groupLane]int64{}, map[groupLane]bool{}}}, pending: map[string][]bool{}}
+	g := &Group{parts: []*groupPart{{main, same, map[groupLane]int64{}, map[groupLane]int64{}, map[groupLane]bool{}}}, pending: map[string][]bool{}}
 	main.beside = beside
 	for _, b := range beside {
 		b.Target.lead = main
-		g.parts = append(g.parts, &groupPart{b.Target, b.Name, map[groupLane]int64{}, map[groupLane]bool{}})
+		g.parts = append(g.parts, &groupPart{b.Target, b.Name, map[groupLane]int64{}, map[groupLane]int64{}, map[groupLane]bool{}})
 	}
 	return g
 }
@@ -261,7 +262,7 @@ func (g *Group) begin(table string, all []freshet.Progress) freshet.Progress {
 	least := maps.Clone(all[0])
 	for i, p := range all {
 		for l, seq := range p {
-			g.parts[i].at[groupLane{table, l}] = seq
+			g.parts[i].at[groupLane{table, l}], g.parts[i].held[groupLane{table, l}] = seq, seq
 			delete(g.parts[i].open, groupLane{table, l})
 			least[l] = min(least[l], seq)
 		}
@@ -284,6 +285,7 @@ func (g *Group) Write(ctx context.Context, b *freshet.Batch) (rejected int64, er
 			g.pending[table] = make([]bool, len(g.parts))
 		}
 		g.pending[table][i] = true
+		uncover(mine, g.holds(i, table, mine))
 		rejected, err = g.parts[i].Target.Write(ctx, mine)
 		if err != nil && i > 0 {
 			b.Release()
@@ -303,11 +305,18 @@ func (g *Group) Replay(ctx context.Context, table string, filter *Filter, retake
 	return g.parts[0].Target.Replay(ctx, table, filter, retake)
 }
 
+// holds is up to where the part held the lane that covers rows of the batch.
+func (g *Group) holds(part int, table string, b *freshet.Batch) int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.parts[part].held[groupLane{table, b.CoveredBy}]
+}
+
 // copyOf is the batch for a table beside: rows without rejects, on the same memory, to be released before the batch is.
 func copyOf(b *freshet.Batch, table string) *freshet.Batch {
 	c := &freshet.Batch{Table: table, Lane: b.Lane, After: b.After, Last: b.Last, Rows: b.Rows, Kinds: b.Kinds,
 		Unsent: b.Unsent, Stamps: b.Stamps, Seqs: b.Seqs, Places: b.Places, Records: b.Records, Bytes: b.Bytes,
-		Newest: b.Newest, ReadAt: b.ReadAt, Unfinished: b.Unfinished}
+		Newest: b.Newest, ReadAt: b.ReadAt, Unfinished: b.Unfinished, Covered: b.Covered, CoveredBy: b.CoveredBy}
 	if c.Rows != nil {
 		c.Rows.Retain()
 	}

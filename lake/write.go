@@ -55,6 +55,7 @@ func (a *Target) Write(ctx context.Context, b *freshet.Batch) (rejected int64, e
 			b.Release()
 		}
 	}()
+	uncover(b, 0)
 	t, err := a.table(b.Table)
 	if err != nil {
 		return 0, err

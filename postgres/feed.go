@@ -33,6 +33,8 @@ type feed struct {
 	seqs    []int64
 	stamps  []freshet.Stamp
 	places  []int32
+	covered []int64       // by chunks of the history, 0: by none
+	covers  *freshet.Lane // that are the lane's; nil: none is covered
 	rejects []freshet.Reject
 	bytes   int64
 	newest  int64 // when the last of them was committed, in microseconds
@@ -62,35 +64,31 @@ type origin struct {
 // change takes the rows of one change, less those that belong to rows of the table's history that are still to be returned:
 // what is left of an update then is a delete, or an insert.
 func (f *feed) change(m *pgoutput.Message, o *origin) {
-	before, after := true, true
+	var before, after left
 	if f.load != nil {
 		before, after = f.load.sides(m, o.xid)
 	}
+	known := m.Old
+	if m.OldKey {
+		known = nil
+	}
 	switch {
-	case !before && !after:
-	case m.Kind == pgoutput.Insert || !before:
-		known := m.Old
-		if m.OldKey {
-			known = nil
-		}
-		f.row(freshet.Insert, m.New, known, false, o)
-	case m.Kind == pgoutput.Delete || !after:
-		f.row(freshet.Delete, m.Old, nil, m.OldKey, o)
+	case before.out && after.out:
+	case m.Kind == pgoutput.Insert || before.out:
+		f.row(freshet.Insert, m.New, known, false, o, after)
+	case m.Kind == pgoutput.Delete || after.out:
+		f.row(freshet.Delete, m.Old, nil, m.OldKey, o, before)
 	case m.Kind == pgoutput.Update:
 		if m.Old != nil {
-			f.row(freshet.UpdatePreimage, m.Old, nil, m.OldKey, o)
+			f.row(freshet.UpdatePreimage, m.Old, nil, m.OldKey, o, before)
 		}
-		known := m.Old
-		if m.OldKey {
-			known = nil
-		}
-		f.row(freshet.UpdatePostimage, m.New, known, false, o)
+		f.row(freshet.UpdatePostimage, m.New, known, false, o, after)
 	}
 }
 
 // row appends one row. What the log left out of it is taken from known, the whole row before, if there is one. Of a row of
 // which only the key was sent all else is null and means nothing. A value that cannot be makes the row a reject.
-func (f *feed) row(kind freshet.Kind, row, known pgoutput.Tuple, onlyKey bool, o *origin) {
+func (f *feed) row(kind freshet.Kind, row, known pgoutput.Tuple, onlyKey bool, o *origin, side left) {
 	place := f.next(o)
 	if err := f.decode(row, known, onlyKey); err != nil {
 		f.rows.undo()
@@ -102,6 +100,10 @@ func (f *feed) row(kind freshet.Kind, row, known pgoutput.Tuple, onlyKey bool, o
 	f.seqs = append(f.seqs, int64(o.end))
 	f.stamps = append(f.stamps, freshet.Stamp{Tx: o.tx, Ordinal: o.ordinal, Committed: o.time})
 	f.places = append(f.places, place)
+	f.covered = append(f.covered, side.covered)
+	if side.covered > 0 {
+		f.covers = &f.load.lane
+	}
 }
 
 // next is the place of the next row in its transaction.
@@ -197,9 +199,13 @@ func (f *feed) take(last int64, unfinished bool) *freshet.Batch {
 	if len(f.seqs) > 0 {
 		b.Rows, b.Unsent = f.rows.take()
 		b.Kinds, b.Seqs, b.Stamps, b.Places = f.kinds, f.seqs, f.stamps, f.places
+		if f.covers != nil {
+			b.Covered, b.CoveredBy = f.covered, *f.covers
+		}
 	}
 	n := len(f.seqs)
 	f.kinds, f.seqs, f.stamps = make([]freshet.Kind, 0, n), make([]int64, 0, n), make([]freshet.Stamp, 0, n)
+	f.covered, f.covers = make([]int64, 0, n), nil
 	f.places, f.rejects, f.bytes, f.newest, f.readAt = make([]int32, 0, n), nil, 0, 0, time.Time{}
 	f.after, f.parted, f.level = last, unfinished, time.Now()
 	if b.ReadAt.IsZero() {

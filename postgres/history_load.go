@@ -47,8 +47,11 @@ type load struct {
 	retry   time.Time // not before then
 	strikes int       // failures in a row
 
-	late    bool                // the log may not tell of all that transactions do which have begun
-	resumed bool                // what the log told was left out by a process before
+	late    bool // the log may not tell of all that transactions do which have begun
+	resumed bool // what the log told was left out by a process before
+	// ahead are the chunks behind done that a process before has planned: of several tables that the rows go to, some may hold
+	// them. Changes that they show are returned for those, as Batch.Covered says.
+	ahead   []chunk
 	hidden  map[uint32]struct{} // transactions with changes that were left out, not yet seen by a watermark
 	settled uint64              // transactions that began before must have ended
 	indices []int               // of the key's columns in the rows of the log
@@ -80,8 +83,8 @@ func (l *load) keyNames() []string {
 func (l *load) resume(ctx context.Context, s *Source, done int64) error {
 	l.reset()
 	l.done, l.upto, l.ended, l.read = done, nil, false, 0
-	if done == 0 {
-		return nil
+	if err := l.foresee(ctx, s); err != nil || done == 0 {
+		return err
 	}
 	kept, err := s.down.Bookmark(ctx, l.feed.name, l.mark(done), nil)
 	if err != nil {
@@ -109,6 +112,29 @@ func (l *load) resume(ctx context.Context, s *Source, done int64) error {
 	}
 	l.upto, l.ended, l.read = mark.Upto, mark.Upto == nil, mark.Rows
 	return nil
+}
+
+// foresee learns which chunks were planned behind those that are done.
+func (l *load) foresee(ctx context.Context, s *Source) error {
+	l.ahead = nil
+	for seq := l.done + 1; ; seq++ {
+		kept, err := s.down.Bookmark(ctx, l.feed.name, l.mark(seq), nil)
+		if err != nil {
+			return err
+		}
+		if kept == nil {
+			break
+		}
+		mark, err := parseMark(kept)
+		if err != nil {
+			return err
+		}
+		l.ahead = append(l.ahead, chunk{seq: seq, upto: mark.Upto})
+	}
+	if len(l.ahead) == 0 {
+		return nil
+	}
+	return s.history.look(ctx, l)
 }
 
 // reset forgets what is being read.
@@ -139,12 +165,18 @@ func (l *load) next() (c chunk, ok bool) {
 	return c, true
 }
 
-// sides says which rows of a change are returned: the one before, and the one after.
-func (l *load) sides(m *pgoutput.Message, xid uint32) (before, after bool) {
+// left is what becomes of a row of a change: it is left out, or returned for tables alone that hold a chunk already.
+type left struct {
+	out     bool
+	covered int64 // by that chunk; 0: it is for all
+}
+
+// sides says what becomes of the rows of a change: of the one before, and of the one after.
+func (l *load) sides(m *pgoutput.Message, xid uint32) (before, after left) {
 	if l.of != l.feed.table {
 		l.find(l.feed.table)
 	}
-	row := func(at int, sent, known pgoutput.Tuple) bool {
+	row := func(at int, sent, known pgoutput.Tuple) left {
 		l.values[at] = l.values[at][:0]
 		for _, i := range l.indices {
 			var v []byte
@@ -156,7 +188,7 @@ func (l *load) sides(m *pgoutput.Message, xid uint32) (before, after bool) {
 			}
 			l.values[at] = append(l.values[at], v)
 		}
-		return l.returned(l.values[at], xid)
+		return l.side(l.values[at], xid)
 	}
 	if m.New != nil {
 		after = row(1, m.New, m.Old)
@@ -176,22 +208,27 @@ func (l *load) find(t *Table) {
 	}
 }
 
-// returned reports whether a change to the row of this key is returned. If not it is noted.
-func (l *load) returned(values [][]byte, xid uint32) bool {
+// side says what becomes of a change to the row of this key. If it is left out that is noted.
+func (l *load) side(values [][]byte, xid uint32) left {
 	if l.ended || l.upto != nil && l.upto.compare(l.key, values) <= 0 {
-		return true
+		return left{}
 	}
 	for _, w := range l.windows {
 		if w.upto != nil && w.upto.compare(l.key, values) > 0 {
 			continue
 		}
 		if !w.seen.sees(xid) {
-			return true
+			return left{}
 		}
 		break
 	}
 	l.hidden[xid] = struct{}{}
-	return false
+	for _, c := range l.ahead {
+		if c.upto == nil || c.upto.compare(l.key, values) <= 0 {
+			return left{covered: c.seq}
+		}
+	}
+	return left{out: true}
 }
 
 // settle fails with errUnsettled when a watermark does not see what it must, and forgets the transactions that it sees.

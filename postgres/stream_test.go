@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,11 +27,15 @@ type mirror struct {
 	stores  map[string]*store.Mem
 	index   string
 	options Options
+	left    atomic.Int64 // calls of the stores until all fail; below 0: none does
+	log     bool         // each table has a change log beside it
 }
 
 func newMirror(t *testing.T, address string) *mirror {
-	return &mirror{address: address, stores: map[string]*store.Mem{}, index: t.TempDir(),
+	m := &mirror{address: address, stores: map[string]*store.Mem{}, index: t.TempDir(),
 		options: Options{Slot: slotOf(t, address), SpillDir: t.TempDir(), MemoryBytes: 1 << 20, StatusEvery: 50 * time.Millisecond}}
+	m.left.Store(-1)
+	return m
 }
 
 // slotOf is a slot of the database's own: slots are the server's.
@@ -48,7 +53,42 @@ func (m *mirror) open(table string) (store.Store, error) {
 	if m.stores[table] == nil {
 		m.stores[table] = store.NewMem()
 	}
-	return m.stores[table], nil
+	return mortal{m.stores[table], &m.left}, nil
+}
+
+// mortal is a store that refuses everything once its calls are used up, as if the process had been killed.
+type mortal struct {
+	*store.Mem
+	left *atomic.Int64
+}
+
+func (s mortal) live() error {
+	if s.left.Load() < 0 || s.left.Add(-1) > 0 {
+		return nil
+	}
+	s.left.Store(1)
+	return store.ErrPermission
+}
+
+func (s mortal) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := s.live(); err != nil {
+		return nil, err
+	}
+	return s.Mem.Get(ctx, key)
+}
+
+func (s mortal) PutIfAbsent(ctx context.Context, key string, data []byte) error {
+	if err := s.live(); err != nil {
+		return err
+	}
+	return s.Mem.PutIfAbsent(ctx, key, data)
+}
+
+func (s mortal) Put(ctx context.Context, key string, data []byte) error {
+	if err := s.live(); err != nil {
+		return err
+	}
+	return s.Mem.Put(ctx, key, data)
 }
 
 func (m *mirror) source(t *testing.T, bounded bool) *Source {
@@ -69,7 +109,12 @@ func (m *mirror) target(s *Source, mode lake.Mode) freshet.Target {
 	} else {
 		o.ChangeColumns = append(lake.ChangeColumns(), lake.ChangeTypeColumn, "_unsent")
 	}
-	return lake.NewTarget(m.open, "test.app", o)
+	main := lake.NewTarget(m.open, "test.app", o)
+	if !m.log {
+		return main
+	}
+	log := lake.NewTarget(m.open, "test.app", lake.ChangeLogOptions(o))
+	return lake.NewGroup(main, lake.Beside{Target: log, Name: func(table string) string { return table + "_log" }})
 }
 
 func (m *mirror) pipeline(s *Source, mode lake.Mode) *freshet.Pipeline {
