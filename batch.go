@@ -11,17 +11,19 @@ import (
 // Kind says what happened to a row.
 type Kind uint8
 
-// The four kinds of change are Delta's own values of _change_type.
+// The first four kinds of change are Delta's own values of _change_type. A Truncate is a row of which nothing was sent: all
+// rows that the table has are gone.
 const (
 	Insert Kind = iota
 	UpdatePreimage
 	UpdatePostimage
 	Delete
+	Truncate
 )
 
-// String returns Delta's word: "insert", "update_preimage", "update_postimage", "delete".
+// String returns Delta's word: "insert", "update_preimage", "update_postimage", "delete"; or "truncate".
 func (k Kind) String() string {
-	return [...]string{"insert", "update_preimage", "update_postimage", "delete"}[k]
+	return [...]string{"insert", "update_preimage", "update_postimage", "delete", "truncate"}[k]
 }
 
 // Batch is all that a source read of one lane for one table between two seqs. Every record with a seq in (After, Last]

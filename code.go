@@ -19,6 +19,7 @@ const (
 	CodeGap               Code = "FRE-2101" // the origin no longer has what we need next
 	CodeOriginChanged     Code = "FRE-2102" // the origin was deleted and made again
 	CodeForgotten         Code = "FRE-2103" // the origin's group knows a lane that the table does not
+	CodeTableChanged      Code = "FRE-2104" // the origin's table was changed, and its policy is to stop
 	CodeTooManyRejects    Code = "FRE-2201" // quarantine takes more than the set share
 
 	CodeEmptyPayload   Code = "FRE-3001" // nothing to decode

@@ -86,6 +86,39 @@ func (d downstream) Ensure(ctx context.Context, table string, schema *arrow.Sche
 	return d.waitOut(ctx, "create "+table, func() error { return d.target.Ensure(ctx, table, schema) })
 }
 
+// Widen has the target widen, if it can, the columns that the source's become unchanged by the steps.
+func (d downstream) Widen(ctx context.Context, table string, schema *arrow.Schema) error {
+	w, can := d.target.(Widener)
+	if !can {
+		return nil
+	}
+	return d.waitOut(ctx, "widen columns of "+table, func() error {
+		have, err := d.target.Schema(ctx, table)
+		if err != nil || have == nil {
+			return err
+		}
+		if have = d.through(have, schema); have.NumFields() == 0 {
+			return nil
+		}
+		return w.Widen(ctx, table, have)
+	})
+}
+
+// through are the columns of the table that columns of the source become, with the types of these.
+func (d downstream) through(table, source *arrow.Schema) *arrow.Schema {
+	d.stepping.Lock()
+	defer d.stepping.Unlock()
+	var fields []arrow.Field
+	for _, f := range table.Fields() {
+		if name, ok := d.origin(f.Name); ok && source.HasField(name) {
+			at := source.FieldIndices(name)[0]
+			f.Type = source.Field(at).Type
+			fields = append(fields, f)
+		}
+	}
+	return arrow.NewSchema(fields, nil)
+}
+
 func (d downstream) plan(schema *arrow.Schema) (*arrow.Schema, error) {
 	d.stepping.Lock()
 	defer d.stepping.Unlock()

@@ -154,7 +154,7 @@ func (b *Batch) Cut(seq int64) {
 		return
 	}
 	i, _ := slices.BinarySearch(b.Seqs, seq+1)
-	b.slice(i, len(b.Seqs))
+	b.Slice(i, len(b.Seqs))
 }
 
 // until drops everything past seq.
@@ -165,11 +165,11 @@ func (b *Batch) until(seq int64) {
 		return
 	}
 	i, _ := slices.BinarySearch(b.Seqs, seq+1)
-	b.slice(0, i)
+	b.Slice(0, i)
 }
 
-// slice leaves the rows [from, to).
-func (b *Batch) slice(from, to int) {
+// Slice leaves the rows [from, to), and all rejects.
+func (b *Batch) Slice(from, to int) {
 	whole := b.Rows
 	b.Rows = whole.NewSlice(int64(from), int64(to))
 	whole.Release()

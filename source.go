@@ -44,6 +44,10 @@ type Downstream interface {
 	// loses the race to create it gets nil too: a source asks Schema again after Ensure and adopts what it says.
 	Ensure(ctx context.Context, table string, schema *arrow.Schema) error
 
+	// Widen gives columns of the table the types of the same columns of this source schema, where these are wider and the
+	// table can: whoever asks Schema again sees which. There is nothing to do where there is no table.
+	Widen(ctx context.Context, table string, schema *arrow.Schema) error
+
 	// Resume returns the progress of these lanes, absent where the table holds none, as the table's newest version
 	// has it, or as Start has kept it for a table that is still to be made. A lane whose origin has another identity than the table remembers is a gap: an *Error with CodeOriginChanged.
 	// Rows of these lanes that were read before and are not committed are dropped.

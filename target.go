@@ -56,6 +56,12 @@ type Target interface {
 	Close(ctx context.Context) error
 }
 
+// Widener is a Target whose tables can give a column a wider type.
+type Widener interface {
+	// Widen gives columns of the table the types that they have in schema, where these are wider; others stay as they are.
+	Widen(ctx context.Context, table string, schema *arrow.Schema) error
+}
+
 // Commit is a sealed part of one table, to be committed as one version.
 type Commit interface {
 	// Table is the table it belongs to.

@@ -55,7 +55,7 @@ func (tx *Transaction) dateTypeChanges(m *Metadata, base *Snapshot) error {
 // widen gives a column a wider type and notes that in the metadata of the field.
 func (a *alteration) widen(path string, at columnPlace, to Type) error {
 	from := at.get()
-	if !mayBecome(from, to) {
+	if !Widens(from, to) {
 		return fmt.Errorf("the type %s cannot become %s: that is no wider one", from, to)
 	}
 	if !a.meta.boolean(propTypeWidening, false) {
@@ -86,9 +86,9 @@ func (a *alteration) widen(path string, at columnPlace, to Type) error {
 	return at.field.setMeta(metaTypeChanges, append(changes, entry))
 }
 
-// mayBecome reports whether every value of a type is one of the other, and files of the first can be read as the second.
+// Widens reports whether every value of a type is one of the other, and files of the first can be read as the second.
 // Spec: "Type Widening", "Supported Type Changes".
-func mayBecome(from, to Type) bool {
+func Widens(from, to Type) bool {
 	whole := []Type{Byte, Short, Integer, Long}
 	i, j := slices.Index(whole, from), slices.Index(whole, to)
 	d, decimal := to.(Decimal)

@@ -61,6 +61,10 @@ func (e *Edit) Replace(file int, rows []int64) {
 	e.rows.updated += int64(len(rows))
 }
 
+// Empty takes whole files out, which are none of those that lose rows, without reading them. Of the rows in them no change data
+// is told, and so none may be in this commit: readers take these from the files.
+func (e *Edit) Empty(files ...Add) { e.rows.whole = append(e.rows.whole, files...) }
+
 // Write writes rows, of which so many are new forms of rows that Replace takes out, and the others new. It returns them
 // completed, as the table has them, for the caller to release. Errors: those of Writer.Write about rows, and then
 // nothing of the batch was written.

@@ -2,6 +2,7 @@ package lake
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -18,6 +19,24 @@ type gathered struct {
 	batches []*freshet.Batch
 	rows    int64
 	bytes   int64 // of memory
+	empties bool  // all rows that the table has go first
+}
+
+// empty takes a Truncate, the row of this place in the batch: what came before says nothing any more.
+func (g *gathered) empty(b *freshet.Batch, row int) {
+	g.release()
+	g.empties = true
+	b.Slice(row+1, b.NumRows())
+}
+
+// lastTruncate is the place of the batch's last Truncate, -1: it has none.
+func lastTruncate(b *freshet.Batch) int {
+	for row, kind := range slices.Backward(b.Kinds) {
+		if kind == freshet.Truncate {
+			return row
+		}
+	}
+	return -1
 }
 
 // gather takes the rows of the batch, which is g's from then on. Rows whose key or sequence has a null become rejects, but
@@ -37,7 +56,12 @@ func (g *gathered) gather(b *freshet.Batch, key, sequence []string) error {
 		}
 	}
 	for row := range b.NumRows() {
-		if why, is := bad[row]; is {
+		why, is := bad[row]
+		switch {
+		case b.Kinds != nil && b.Kinds[row] == freshet.Truncate:
+			bad[row] = truncateText
+			b.Rejects = append(b.Rejects, rowReject(b, row, freshet.CodeTruncated, truncateText))
+		case is:
 			b.Rejects = append(b.Rejects, rowReject(b, row, freshet.CodeNull, why))
 		}
 	}
@@ -68,6 +92,9 @@ func nullRows(b *freshet.Batch, c int, name string, sequence bool, bad map[int]s
 		}
 	}
 }
+
+// truncateText says why a table does not take a Truncate.
+const truncateText = "the table was emptied in the source, and its rows stay: only mode mirror with hard deletes empties it"
 
 func (g *gathered) release() {
 	for _, b := range g.batches {
@@ -104,12 +131,13 @@ type changeRows struct {
 	unsent  *freshet.Mask
 	batches []*freshet.Batch
 	waits   *waiting       // of which the first rows are; nil: none
+	empties bool           // all rows that the table has go first
 	whole   map[int32]bool // rows that are whole though they were not sent so
 }
 
 // union puts the gathered rows side by side, in the columns of the table.
 func (g *gathered) union(table *delta.Schema) (*changeRows, error) {
-	all := &changeRows{batches: g.batches}
+	all := &changeRows{batches: g.batches, empties: g.empties}
 	var of []*delta.Field
 	var fields []arrow.Field
 	for i := range table.Fields {

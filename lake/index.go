@@ -81,6 +81,14 @@ func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
 	return r, nil
 }
 
+// suits reports whether the columns of the index have the types that the table has: a wider one is another key.
+func (r *rowIndex) suits(snap *delta.Snapshot) bool {
+	return !slices.ContainsFunc(r.fields, func(f *delta.Field) bool {
+		now, _ := snap.Schema().Lookup(f.Name)
+		return now == nil || now.Type.String() != f.Type.String()
+	})
+}
+
 // indexDir is the folder of a table's index. Two apps that write one table on one machine have one each.
 func (a *Target) indexDir(table string) (string, error) {
 	all, err := a.indexesOf(table)

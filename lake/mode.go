@@ -35,6 +35,10 @@ const (
 	IgnoreDeletes Deletes = "ignore" // nothing: the row stays as it is
 )
 
+// empties reports whether a Truncate empties a table. Where deleted rows are kept, marked or logged, or something orders
+// changes, that is not done.
+func (o *TargetOptions) empties() bool { return o.Mode == Mirror && o.Key.Deletes == HardDeletes }
+
 // KeyOptions say how rows are told apart, for Upsert, Mirror and SCD2.
 type KeyOptions struct {
 	// Columns are the columns of the key, of atomic types. None may be null.

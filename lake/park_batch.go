@@ -221,7 +221,7 @@ func decodeRows(data []byte, b *freshet.Batch) error {
 				b.Places = append(b.Places, places.Value(row))
 			}
 			if !kinds.IsNull(row) {
-				b.Kinds = append(b.Kinds, freshet.Kind(min(kinds.Value(row), uint8(freshet.Delete))))
+				b.Kinds = append(b.Kinds, freshet.Kind(min(kinds.Value(row), uint8(freshet.Truncate))))
 			}
 			if !tx.IsNull(row) {
 				b.Stamps = append(b.Stamps, freshet.Stamp{Tx: strings.Clone(tx.Value(row)), Ordinal: ordinal.Value(row),

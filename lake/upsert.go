@@ -204,6 +204,9 @@ func (u *upsert) lookUp() error {
 	}
 	u.at = make([]keyindex.Position, len(keys))
 	u.known = make([]byte, len(keys)*u.index.identity.SequenceBytes)
+	if u.rows.empties {
+		return nil // no key has a row
+	}
 	return u.index.x.Lookup(keys, u.at, u.known)
 }
 

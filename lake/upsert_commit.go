@@ -113,6 +113,12 @@ func (c *commit) before(ctx context.Context, snap *delta.Snapshot, w *upsertWrit
 
 // prepare finds out what the gathered rows do to the snapshot, and writes it.
 func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.Metadata) (*upsert, *upsertWriter, error) {
+	if c.t.index != nil && !c.t.index.suits(snap) {
+		if err := c.t.index.close(); err != nil {
+			return nil, nil, err
+		}
+		c.t.index = nil
+	}
 	if c.t.index == nil {
 		index, err := newRowIndex(c.t, snap)
 		if err != nil {
@@ -234,6 +240,9 @@ func (c *commit) quarantineKeys(ctx context.Context, u *upsert) error {
 // reads is the condition that the rows of the table meet on which the upsert depends: those whose key lies between the
 // least and the greatest of ours.
 func (u *upsert) reads() *expr.Expr {
+	if u.rows.empties {
+		return nil // all of them
+	}
 	var all []*expr.Expr
 	columns := u.rows.named(u.t.key())
 	for i, name := range u.t.key() {

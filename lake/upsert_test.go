@@ -58,6 +58,9 @@ var itemSchema = arrow.NewSchema([]arrow.Field{
 // unsent is a sequence that was not sent.
 const unsent = -1 << 40
 
+// absentID is a key that was not sent.
+const absentID = -1 << 41
+
 // itemChange is a change of an item.
 type itemChange struct {
 	kind freshet.Kind
@@ -71,7 +74,12 @@ func itemBatch(table string, lane freshet.Lane, after int64, changes []itemChang
 	batch := &freshet.Batch{Table: table, Lane: lane, After: after, Last: after + int64(len(changes)),
 		Unsent: freshet.NewMask(itemSchema.NumFields())}
 	for row, c := range changes {
-		b.Field(0).(*array.Int64Builder).Append(c.id)
+		if c.id == absentID {
+			b.Field(0).AppendNull()
+			batch.Unsent.Mark(row, 0)
+		} else {
+			b.Field(0).(*array.Int64Builder).Append(c.id)
+		}
 		if c.n == nil {
 			b.Field(1).AppendNull()
 			batch.Unsent.Mark(row, 1)

@@ -52,6 +52,9 @@ func (u *upsert) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWrit
 			err = errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
 		}
 	}()
+	if err := w.empty(ctx); err != nil {
+		return nil, err
+	}
 	for len(put) > 0 {
 		n := min(len(put), writeRows)
 		if err := w.putKeys(ctx, put[:n]); err != nil {
@@ -75,6 +78,22 @@ func (u *upsert) asTheyCame(keys []int) []int {
 		}
 	}
 	return keys
+}
+
+// empty takes all files out, if the table is to be emptied before the rows come.
+func (w *upsertWriter) empty(ctx context.Context) error {
+	if !w.rows.empties {
+		return nil
+	}
+	w.feed = false // what is left are new rows: readers take both from the files
+	for add, err := range w.snap.Files(ctx, &delta.FilesOptions{Stats: true}) {
+		if err != nil {
+			return err
+		}
+		w.edit.Empty(*add)
+		w.news.lose(add.Path)
+	}
+	return nil
 }
 
 // number gives a file its place among those that may lose rows.

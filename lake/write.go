@@ -111,6 +111,9 @@ func (t *table) gatherRows(ctx context.Context, b *freshet.Batch) error {
 	case t.a.opts.Mode == SCD2: // a delete without a sequence says nothing of when
 		key, sequence = slices.Concat(key, sequence), nil
 	}
+	if at := lastTruncate(b); at >= 0 && t.a.opts.empties() {
+		t.keyed.empty(b, at)
+	}
 	if err := t.keyed.gather(b, key, sequence); err != nil {
 		return err
 	}

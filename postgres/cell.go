@@ -84,6 +84,37 @@ func (t *typeMap) newCell(oid uint32, modifier int32, to arrow.DataType, depth i
 		"load the table anew, or make the column text", t.describe(oid, modifier), to)
 }
 
+// strangeCell is the cell for values of a type that does not go into the column, since the source has changed it: each value
+// that reads as one of the column's is taken, and no other. nil: there is none for columns of several values a row.
+func strangeCell(to arrow.DataType) *cell {
+	var like pgType
+	switch to := to.(type) {
+	case *arrow.BooleanType:
+		like.kind = kindBool
+	case *arrow.Int16Type, *arrow.Int32Type, *arrow.Int64Type:
+		like.kind, like.bits = kindInt, to.(arrow.FixedWidthDataType).BitWidth()
+	case *arrow.Float32Type, *arrow.Float64Type:
+		like.kind, like.bits = kindFloat, to.(arrow.FixedWidthDataType).BitWidth()
+	case *arrow.Decimal128Type:
+		like.kind = kindNumeric
+	case *arrow.Date32Type:
+		like.kind = kindDate
+	case *arrow.TimestampType:
+		if like.kind = kindStamp; to.TimeZone != "" {
+			like.kind = kindInstant
+		}
+	case *arrow.BinaryType:
+		like.kind = kindBytes
+	default:
+		return nil
+	}
+	c := scalarCell(like, to)
+	if c != nil {
+		c.beStrict()
+	}
+	return c
+}
+
 // scalarCell is newCell for columns of one value a row; nil: they do not go together.
 func scalarCell(p pgType, to arrow.DataType) *cell {
 	whole := p.kind == kindInt

@@ -20,6 +20,7 @@ type feed struct {
 	name  string    // of the table that they are for
 	of    [2]string // schema and name of the table in the source
 	load  *load     // its history; nil: all of that is returned
+	oid   uint32    // the table's, as the log said last; 0: it has not
 	lane  freshet.Lane
 	after int64     // up to here everything was returned, or is held downstream
 	level time.Time // when it was brought to after
@@ -43,6 +44,9 @@ type feed struct {
 	placed  int64
 	parted  bool // a part of the present transaction was returned
 }
+
+// sourceName is the table in the source, as people write it.
+func (f *feed) sourceName() string { return f.of[0] + "." + f.of[1] }
 
 // empty reports whether nothing waits to be returned.
 func (f *feed) empty() bool { return len(f.seqs)+len(f.rejects) == 0 && !f.parted }
@@ -95,6 +99,11 @@ func (f *feed) row(kind freshet.Kind, row, known pgoutput.Tuple, onlyKey bool, o
 		f.reject(place, err, f.raw(row), o)
 		return
 	}
+	f.ended(kind, place, o, side)
+}
+
+// ended ends a row.
+func (f *feed) ended(kind freshet.Kind, place int32, o *origin, side left) {
 	f.rows.end()
 	f.kinds = append(f.kinds, kind)
 	f.seqs = append(f.seqs, int64(o.end))
@@ -174,18 +183,23 @@ func (f *feed) raw(row pgoutput.Tuple) []byte {
 	return text
 }
 
-// truncated takes a TRUNCATE.
-func (f *feed) truncated(how Truncates, o *origin) error {
-	switch how {
-	case TruncateIgnore:
-		return nil
-	case TruncateFail:
+// truncated takes what took all rows out of the table without naming them.
+func (f *feed) truncated(policy Policy, how string, o *origin) error {
+	switch policy {
+	case Fail:
 		return &freshet.Error{Code: freshet.CodeTruncated, Class: freshet.ClassInput, Place: f.lane.Position(int64(o.end)),
-			Msg: fmt.Sprintf("the table %s was emptied by TRUNCATE, which names no rows", f.table),
-			Fix: "load the table again, or let truncates be ignore or reject"}
+			Msg: fmt.Sprintf("the table %s was %s, and its policy is to stop", f.sourceName(), how),
+			Fix: "let ddl.truncate be apply, so that all rows go, or keep, so that they stay"}
+	case Keep:
+		f.reject(f.next(o), &freshet.RejectError{Code: freshet.CodeTruncated, Offset: -1,
+			Message: fmt.Sprintf("%s was %s: its rows stay", f.sourceName(), how)}, []byte(f.sourceName()+" was "+how), o)
+		return nil
 	}
-	f.reject(f.next(o), &freshet.RejectError{Code: freshet.CodeTruncated, Offset: -1,
-		Message: fmt.Sprintf("TRUNCATE of %s: its rows stay", f.table)}, []byte("TRUNCATE "+f.table.String()), o)
+	place := f.next(o)
+	for i := range f.table.Columns {
+		f.rows.unsent(i)
+	}
+	f.ended(freshet.Truncate, place, o, left{})
 	return nil
 }
 
@@ -249,9 +263,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// describe takes a description of the table, which came with the log. Rows that wait are of the one before: they must have been
-// taken.
-func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel) error {
+// describe takes a description of the table, which came with the log if it is heard, or is of the catalog. Rows that wait are of
+// the one before: they must have been taken.
+func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel, heard bool) error {
 	t := &Table{OID: rel.OID, Schema: rel.Schema, Name: rel.Name, Identity: Identity(rel.Identity)}
 	for _, c := range rel.Columns {
 		t.Columns = append(t.Columns, Column{Name: c.Name, Type: c.Type, Modifier: c.Modifier, Key: c.Key,
@@ -260,7 +274,11 @@ func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel) error
 	if err := s.learnTypes(ctx, t); err != nil {
 		return err
 	}
-	schema, err := s.shape(ctx, f.name, t)
+	left, err := s.reshape(ctx, f, t, heard)
+	if err != nil {
+		return err
+	}
+	schema, err := s.shape(ctx, f.name, t, left)
 	if err != nil {
 		return err
 	}
@@ -275,24 +293,35 @@ func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel) error
 }
 
 // shape has the target make its table for rows of this one, or check that it takes them, and returns the columns that they
-// become.
-func (s *Source) shape(ctx context.Context, name string, t *Table) (*arrow.Schema, error) {
+// become; those in left are left out.
+func (s *Source) shape(ctx context.Context, name string, t *Table, left map[string]bool) (*arrow.Schema, error) {
+	schema, err := s.columns(ctx, name, t, left)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.down.Ensure(ctx, name, schema); err != nil {
+		return nil, err
+	}
+	return s.columns(ctx, name, t, left)
+}
+
+// columns are those that rows of the table have, of the types that its Delta table has, less those left out.
+func (s *Source) columns(ctx context.Context, name string, t *Table, left map[string]bool) (*arrow.Schema, error) {
 	known, err := s.down.Schema(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	schema, err := s.types.fit(t, known)
 	if err != nil {
-		return nil, &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.String(),
-			Msg: "the table cannot become one of Delta", Err: err}
+		return nil, unfit(t, err)
 	}
-	if err := s.down.Ensure(ctx, name, schema); err != nil {
-		return nil, err
-	}
-	if known, err = s.down.Schema(ctx, name); err != nil {
-		return nil, err
-	}
-	return s.types.fit(t, known)
+	fields := slices.DeleteFunc(schema.Fields(), func(field arrow.Field) bool { return left[field.Name] })
+	return arrow.NewSchema(fields, nil), nil
+}
+
+func unfit(t *Table, err error) error {
+	return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.String(),
+		Msg: "the table cannot become one of Delta", Err: err}
 }
 
 // described reports whether the description says what is known already.

@@ -81,25 +81,6 @@ func TestSlot_InUse_HolderNamed(t *testing.T) {
 	})
 }
 
-func TestStream_Truncate_AsChosen(t *testing.T) {
-	onServers(t, func(t *testing.T, address string) {
-		conn := connect(t, address)
-		do(t, conn, mirroredDDL)
-		m := newMirror(t, address)
-		m.catchUp(t)
-		do(t, conn, "insert into public.keyed (id, n) values (1, 1); truncate public.keyed, public.quiet")
-		m.catchUp(t)
-		for table, want := range map[string]int{"public_keyed": 1, "public_quiet": 1} {
-			if got := m.rows(t, lake.QuarantineName(table), "code", "row"); len(got) != want || !strings.Contains(got[0], "FRE-3016") {
-				t.Errorf("quarantine of %s: got %v, want the TRUNCATE", table, got)
-			}
-		}
-		m.options.Truncates = TruncateFail
-		do(t, conn, "truncate public.keyed")
-		m.fails(t, freshet.CodeTruncated, "was emptied by TRUNCATE")
-	})
-}
-
 // One transaction that is far larger than the memory for it, sent in parts by the server, with a savepoint undone in it: one
 // commit of each table, all of it, and nothing of it before.
 func TestStream_HugeTransaction_OneCommitATable(t *testing.T) {

@@ -62,7 +62,11 @@ func (h *history) look(ctx context.Context, l *load) error {
 	if err := h.s.learnTypes(ctx, &t.Table); err != nil {
 		return err
 	}
-	schema, err := h.s.shape(ctx, l.feed.name, &t.Table)
+	left, err := h.s.reshape(ctx, l.feed, &t.Table, false)
+	if err != nil {
+		return err
+	}
+	schema, err := h.s.shape(ctx, l.feed.name, &t.Table, left)
 	if err != nil {
 		return err
 	}

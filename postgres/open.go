@@ -48,7 +48,7 @@ func (s *Source) Open(ctx context.Context, down freshet.Downstream) error {
 			return err
 		}
 		rel := relationOf(&t.Table)
-		if err := f.describe(ctx, s, rel); err != nil {
+		if err := f.describe(ctx, s, rel, false); err != nil {
 			return err
 		}
 		f.table = nil // until the log describes it: it may tell of another moment

@@ -4,22 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/freshet-io/freshet"
-)
-
-// Truncates says what becomes of a TRUNCATE, which deletes all rows of a table without naming them.
-type Truncates string
-
-// The treatments of TRUNCATE. Each moves progress.
-const (
-	TruncateReject Truncates = "reject" // it goes to quarantine, and the rows stay
-	TruncateIgnore Truncates = "ignore" // the rows stay
-	TruncateFail   Truncates = "fail"   // the run ends
 )
 
 // Options are the settings of a Source. The zero value of each field means its default.
@@ -37,8 +29,10 @@ type Options struct {
 	Types Types
 	// History says how the rows are loaded that are in the tables already.
 	History History
-	// Truncates is what becomes of a TRUNCATE. Default TruncateReject.
-	Truncates Truncates
+	// DDL says what follows changes of tables.
+	DDL DDL
+	// TableDDL says so of single tables, "public.orders", where that is not as in DDL.
+	TableDDL map[string]DDL
 	// Bounded ends where the log ended when the source was opened.
 	Bounded bool
 	// MemoryBytes bounds the transactions in memory that are not committed, and those that are and wait. Beyond it the largest
@@ -66,10 +60,12 @@ func (o *Options) Validate() error {
 	if !slotName.MatchString(o.Slot) {
 		fault("slot: found %q, wanted up to 63 lower-case letters, digits and underscores", o.Slot)
 	}
-	switch o.Truncates {
-	case "", TruncateReject, TruncateIgnore, TruncateFail:
-	default:
-		fault("truncates: found %q, wanted reject, ignore or fail", o.Truncates)
+	o.DDL.validate("ddl", fault)
+	for _, table := range slices.Sorted(maps.Keys(o.TableDDL)) {
+		o.TableDDL[table].validate("ddl of "+table, fault)
+		if schema, name, ok := strings.Cut(table, "."); !ok || schema == "" || name == "" || strings.Contains(table, "*") {
+			fault("ddl: found the table %q, wanted SCHEMA.TABLE", table)
+		}
 	}
 	if o.MemoryBytes < 0 || o.MemoryBytes > 0 && o.MemoryBytes < 1<<20 {
 		fault("memory: found %d bytes, wanted at least 1 MiB", o.MemoryBytes)
@@ -95,9 +91,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Table == nil {
 		o.Table = func(schema, name string) string { return schema + "_" + name }
-	}
-	if o.Truncates == "" {
-		o.Truncates = TruncateReject
 	}
 	if o.MemoryBytes == 0 {
 		o.MemoryBytes = 64 << 20

@@ -37,7 +37,9 @@ func newRows(t *typeMap, table *Table, schema *arrow.Schema) (*rows, error) {
 		field := schema.Field(r.places[i])
 		made, err := t.newCell(c.Type, c.Modifier, field.Type, 0)
 		if err != nil {
-			return nil, fmt.Errorf("table %s, column %s: %w", table, c.Name, err)
+			if made = strangeCell(field.Type); made == nil {
+				return nil, fmt.Errorf("table %s, column %s: %w", table, c.Name, err)
+			}
 		}
 		if c.Unique || c.Key && table.Identity != IdentityFull || t.choices.Beyond == BeyondReject {
 			made.beStrict()

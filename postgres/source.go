@@ -244,7 +244,7 @@ func (s *Source) change(ctx context.Context, m *pgoutput.Message) error {
 				return err
 			}
 			if s.wants(f) {
-				if err := f.truncated(s.o.Truncates, &s.current); err != nil {
+				if err := f.truncated(s.o.ddlOf(f.sourceName()).Truncate, "emptied by TRUNCATE", &s.current); err != nil {
 					return err
 				}
 				s.waiting++
@@ -302,13 +302,16 @@ func (s *Source) describe(ctx context.Context, rel *pgoutput.Rel) error {
 		}
 	}
 	s.byOID[rel.OID] = f
+	if err := s.became(f, rel); err != nil {
+		return err
+	}
 	if f.described(rel) {
 		return nil
 	}
 	if !f.empty() {
 		s.part(f)
 	}
-	return f.describe(ctx, s, rel)
+	return f.describe(ctx, s, rel, true)
 }
 
 // part returns what waits of a feed while its transaction goes on.

@@ -1,7 +1,9 @@
 package spec
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +18,7 @@ type Postgres struct {
 	Slot        Text
 	Publication string
 	History     History
-	Truncates   string
+	DDL         DDL
 	Numeric     string
 	Beyond      string
 	AsText      []Text
@@ -37,8 +39,7 @@ func (s *Postgres) shape() shape {
 		{name: "publication", doc: "The publication; if there is none, it is made of the tables. Default: the slot's name.",
 			is: text(&s.Publication)},
 		{name: "history", doc: "How the rows are loaded that are in the tables already.", is: s.History.shape()},
-		{name: "truncates", doc: "What becomes of a TRUNCATE. reject: it goes to quarantine, and the rows stay. ignore: the " +
-			"rows stay. fail: the pipeline stops. Default: reject.", is: word(&s.Truncates, "reject", "ignore", "fail")},
+		{name: "ddl", doc: "What follows changes of tables.", is: s.DDL.shape()},
 		{name: "numeric", doc: "The type of numeric columns without a precision: text, double, or a decimal such as " +
 			"decimal(38,18). Default: text.", is: text(&s.Numeric)},
 		{name: "beyond", doc: "What becomes of a value that its column cannot hold, as infinity in a date. null: a null. " +
@@ -91,12 +92,61 @@ func (p *Pipeline) postgresOptions() *postgres.Options {
 	o := &postgres.Options{Slot: p.slot(), Publication: s.Publication, Tables: texts(s.Tables),
 		History: postgres.History{Skip: s.History.Load == "none", Parallel: int(s.History.Parallel),
 			ChunkRows: s.History.ChunkRows, RowsPerSecond: s.History.RowsPerSecond, MaxAge: s.History.MaxAge},
-		Truncates: postgres.Truncates(s.Truncates), MemoryBytes: s.Memory, SpillDir: p.Project.path(s.SpillDir.Value),
-		Types: postgres.Types{Numeric: s.Numeric, Beyond: s.Beyond, Columns: map[string]string{}}, Table: p.tableOf}
+		DDL: s.DDL.policies(), TableDDL: map[string]postgres.DDL{}, MemoryBytes: s.Memory,
+		SpillDir: p.Project.path(s.SpillDir.Value),
+		Types:    postgres.Types{Numeric: s.Numeric, Beyond: s.Beyond, Columns: map[string]string{}}, Table: p.tableOf}
 	for _, c := range s.AsText {
 		o.Types.Columns[c.Value] = postgres.AsText
 	}
+	for _, t := range s.DDL.Tables {
+		o.TableDDL[t.Name] = t.Value.policies()
+	}
+	if t := p.Target.Delta; t != nil && !p.empties() {
+		o.DDL.Truncate = cmp.Or(o.DDL.Truncate, postgres.Keep)
+	}
 	return o
+}
+
+// empties reports whether a TRUNCATE can be applied: where rows are added, which tell of it, or where it takes all out.
+func (p *Pipeline) empties() bool {
+	t := p.Target.Delta
+	return t.Mode == "append" && t.Dedupe == nil || t.Mode == "mirror" && (t.Deletes == "" || t.Deletes == "hard")
+}
+
+// DDL says what follows changes of tables in the source: apply, keep or fail.
+type DDL struct {
+	Add, Widen, Drop, Rename, Narrow, Truncate string
+
+	Tables []Named[DDL] // where it is another for a table
+}
+
+func (d *DDL) shape() shape {
+	keys := d.policyKeys()
+	return object{keys: append(keys, key{name: "tables", doc: "The same for single tables: public.orders: {drop: fail}.",
+		is: mapOf(&d.Tables, func(t *DDL) shape { return object{keys: t.policyKeys()} })})}
+}
+
+func (d *DDL) policyKeys() []key {
+	return []key{
+		{name: "add", doc: "A new column. apply: the table gets it. keep: it is left out. fail: the pipeline stops. Default: apply.",
+			is: word(&d.Add, "apply", "keep", "fail")},
+		{name: "widen", doc: "A type became a wider one. apply: the column is widened. keep: values that it cannot hold go to " +
+			"quarantine. Default: apply.", is: word(&d.Widen, "apply", "keep", "fail")},
+		{name: "drop", doc: "A column is gone. keep: it stays. Default: keep.", is: word(&d.Drop, "keep", "fail")},
+		{name: "rename", doc: "A column, or the table, has another name. keep: what has the new name is new. Default: keep.",
+			is: word(&d.Rename, "keep", "fail")},
+		{name: "narrow", doc: "A type became one that the column does not hold all of. keep: values that it cannot hold go to " +
+			"quarantine. Default: keep.", is: word(&d.Narrow, "keep", "fail")},
+		{name: "truncate", doc: "TRUNCATE, or the table was dropped and made anew. apply: all rows go, or a row tells of it in mode " +
+			"append. keep: it goes to quarantine, and the rows stay. Default: apply; keep where deleted rows are kept.",
+			is: word(&d.Truncate, "apply", "keep", "fail")},
+	}
+}
+
+// policies are those of the source.
+func (d *DDL) policies() postgres.DDL {
+	return postgres.DDL{Add: postgres.Policy(d.Add), Widen: postgres.Policy(d.Widen), Drop: postgres.Policy(d.Drop),
+		Rename: postgres.Policy(d.Rename), Narrow: postgres.Policy(d.Narrow), Truncate: postgres.Policy(d.Truncate)}
 }
 
 // notInTable are characters of names that the names of tables in the lake do not have.
@@ -122,6 +172,12 @@ func (p *Pipeline) checkPostgres(r *reader) {
 		}
 	}
 	addAll(r, at, p.postgresOptions().Validate())
+	applies := s.DDL.Truncate == "apply" ||
+		slices.ContainsFunc(s.DDL.Tables, func(t Named[DDL]) bool { return t.Value.Truncate == "apply" })
+	if p.Target.Delta != nil && applies && !p.empties() {
+		r.add(s.at["ddl"], freshet.CodeBadValue, "write truncate: keep, or mode: mirror with deletes: hard",
+			"ddl.truncate: only a mirror with hard deletes is emptied, or mode append told of it")
+	}
 	if t := p.Target.Delta; t != nil && !takesChanges(t.Mode) && !t.tellsKind() {
 		r.add(at, freshet.CodeBadValue, "write mode: mirror, or change_columns: [_change_type]",
 			"the source tells of changes, and mode append would land deletes as if they were new rows")

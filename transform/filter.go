@@ -86,7 +86,7 @@ func (c *condition) changes(b *freshet.Batch, passed []expr.Span, bad badRows) [
 			continue
 		}
 		switch {
-		case anyUnsent(b.Unsent, row, c.reads):
+		case anyUnsent(b.Unsent, row, c.reads), b.Kinds[row] == freshet.Truncate:
 			stays[row] = true
 		case b.Kinds[row] == freshet.UpdatePostimage:
 			stays[row], b.Kinds[row] = true, freshet.Delete
