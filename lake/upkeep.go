@@ -23,8 +23,8 @@ type UpkeepOptions struct {
 	// Deleted is the share of deleted rows in a partition above which the files that have most of them are written
 	// without. Default 0.05.
 	Deleted float64
-	// SmallFiles is how many small files of about one size a partition may have to which rows come. Default 64; 16 in a
-	// table with a key, as each commit of it may touch them all.
+	// SmallFiles is from how many small files of about one size on a partition to which rows come has some of them packed:
+	// all, or in a table with a key the older half. Default 64; 32 in a table with a key, as each commit may touch them all.
 	SmallFiles int
 	// ClosedAfter is how long after its last rows a partition counts as closed. One with a day before today among its values
 	// does so after 5 minutes. Default 1 h.
@@ -72,7 +72,7 @@ func (o *UpkeepOptions) withDefaults(keyed bool) UpkeepOptions {
 	}
 	few := 64
 	if keyed {
-		few = 16
+		few = 32
 	}
 	r.Share = cmp.Or(r.Share, 0.1)
 	r.MemoryBytes = cmp.Or(max(r.MemoryBytes, 0), 64<<20)
@@ -96,7 +96,8 @@ type Condition struct {
 	// Clustered says that rows are laid out by columns, so that upkeep leaves the files to `freshet table optimize`.
 	Clustered bool
 
-	again time.Time // when there may be other needs though nothing came; zero: never
+	again  time.Time // when there may be other needs though nothing came; zero: never
+	enough int       // commits before which there are none for their small files
 }
 
 // targetFileBytes is the size that files are made for where nobody says otherwise.
@@ -174,13 +175,19 @@ func (s *surveyor) look(ctx context.Context) (*Condition, error) {
 
 // judge gathers the needs of all partitions.
 func (s *surveyor) judge(c *Condition) {
+	most := 0
 	for _, name := range slices.Sorted(maps.Keys(s.partitions)) {
-		d := s.partitions[name]
-		c.Needs = append(c.Needs, s.of(d).needs(d)...)
-		if at := s.closes(d); len(d.candidates) > 1 && !s.closed(d) && (c.again.IsZero() || at.Before(c.again)) {
+		d, p := s.partitions[name], s.of(s.partitions[name])
+		c.Needs = append(c.Needs, p.needs(d)...)
+		if s.closed(d) {
+			continue
+		}
+		most = max(most, len(p.crowded(d)))
+		if at := s.closes(d); len(d.candidates) > 1 && (c.again.IsZero() || at.Before(c.again)) {
 			c.again = at
 		}
 	}
+	c.enough = max(s.opts.SmallFiles-most, s.opts.SmallFiles/4)
 	slices.SortStableFunc(c.Needs, func(a, b Need) int { return cmp.Compare(b.Files, a.Files) })
 }
 

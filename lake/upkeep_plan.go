@@ -147,9 +147,28 @@ func oneJob(files []candidate) bool {
 		!slices.ContainsFunc(files, func(c candidate) bool { return c.job != files[0].job })
 }
 
-// crowd packs small files of an open partition that are of one class of size, once they are too many. The classes grow
-// by the factor that makes them too many, so that a row is rewritten once a class.
+// crowd packs small files of an open partition that are of one class of size, once they are too many.
 func (p *planner) crowd(d *partition) *Need {
+	most := p.crowded(d)
+	if len(most) < p.opts.SmallFiles {
+		return nil
+	}
+	n := p.batch(most[:len(most)-p.opts.SmallFiles+p.packed()])
+	return newNeed(Compact, most[:n], fmt.Sprintf("%d small files of about one size, and %d are too many", len(most),
+		p.opts.SmallFiles))
+}
+
+// packed is how many small files are packed when there are just too many. Of a keyed table the younger half stays: rows
+// that change often are in these, and would die in the new file, whose deletion vector is written by each commit.
+func (p *planner) packed() int {
+	if !p.keyed {
+		return p.opts.SmallFiles
+	}
+	return max(p.opts.SmallFiles-p.opts.SmallFiles/2, 2)
+}
+
+// crowded are the small files of the class that has most of them, in their order.
+func (p *planner) crowded(d *partition) (most []candidate) {
 	classes := map[int][]candidate{}
 	for _, c := range d.candidates {
 		if c.live < p.target/2 {
@@ -157,24 +176,19 @@ func (p *planner) crowd(d *partition) *Need {
 			classes[of] = append(classes[of], c)
 		}
 	}
-	var most []candidate
 	for _, of := range slices.Sorted(maps.Keys(classes)) {
 		if len(classes[of]) > len(most) {
 			most = classes[of]
 		}
 	}
-	if len(most) < p.opts.SmallFiles {
-		return nil
-	}
-	n := p.batch(most)
-	return newNeed(Compact, most[:n], fmt.Sprintf("%d small files of about one size, and %d are too many", len(most),
-		p.opts.SmallFiles))
+	return most
 }
 
-// class is 0 for files of about the target size, and one more for each time that they are smaller by SmallFiles.
+// class is 0 for files of about the target size, and one more for each time that they are smaller by as many as are packed
+// together, so that a row is rewritten once a class.
 func (p *planner) class(live int64) int {
 	n := 0
-	for size := p.target / int64(p.opts.SmallFiles); live < size; size /= int64(p.opts.SmallFiles) {
+	for size := p.target / int64(p.packed()); live < size; size /= int64(p.packed()) {
 		n++
 	}
 	return n
@@ -182,7 +196,7 @@ func (p *planner) class(live int64) int {
 
 // fold writes files without their deleted rows: the most worn ones of a partition that has too many of these, and any for
 // which deletion vectors have cost as much as to write it anew, since each commit that deletes a row of it writes the whole
-// vector again.
+// vector again. With that go those which have cost half as much, into one file, so that they need not be packed besides.
 func (p *planner) fold(d *partition) *Need {
 	worn, why := p.worn(d)
 	if len(worn) == 0 {
@@ -205,10 +219,14 @@ func (p *planner) worn(d *partition) (worn []candidate, why string) {
 		}
 		return worn, fmt.Sprintf("%.0f %% of its rows are deleted", 100*float64(d.deleted)/float64(d.rows))
 	}
+	due := false
 	for _, c := range d.candidates {
-		if c.live >= p.target/int64(p.opts.SmallFiles) && c.rent > c.add.Size {
-			worn = append(worn, c)
+		if c.live >= p.target/int64(p.packed()) && c.rent > c.add.Size/2 {
+			worn, due = append(worn, c), due || c.rent > c.add.Size
 		}
+	}
+	if !due {
+		return nil, ""
 	}
 	return worn, "to write deletion vectors again and again costs more"
 }

@@ -99,9 +99,26 @@ func TestPlan_DeletedRows_MostWornFilesAreFolded(t *testing.T) {
 
 func TestPlan_VectorsThatCostMoreThanTheFile_FileIsFolded(t *testing.T) {
 	p := plannerAt(time.Minute)
-	d := &partition{newest: time.Unix(0, 0), rows: 1000, deleted: 10, candidates: files(900, 900)}
-	d.candidates[0].rent, d.candidates[1].rent = 900, 901
-	wantNeed(t, p.needs(d), Fold, "1")
+	d := &partition{newest: time.Unix(0, 0), rows: 1000, deleted: 10, candidates: files(300, 300, 300)}
+	d.candidates[0].rent, d.candidates[1].rent, d.candidates[2].rent = 150, 300, 151
+	if got := p.needs(d); len(got) != 0 {
+		t.Errorf("none has cost more than itself: got %+v, want nothing", got)
+	}
+	d.candidates[1].rent = 301
+	wantNeed(t, p.needs(d), Fold, "1", "2")
+}
+
+func TestPlan_OpenPartitionOfKeyedTable_YoungestFilesStay(t *testing.T) {
+	p := plannerAt(10 * time.Minute)
+	p.keyed = true
+	d := &partition{newest: time.Unix(0, 0), candidates: files(200, 200, 200)}
+	if got := p.needs(d); len(got) != 0 {
+		t.Errorf("three small files: got %+v, want nothing", got)
+	}
+	d.candidates = files(200, 200, 200, 200)
+	wantNeed(t, p.needs(d), Compact, "0", "1")
+	p.opts.SmallFiles = 2 // no fewer than two are packed
+	wantNeed(t, p.needs(d), Compact, "0", "1", "2", "3")
 }
 
 func TestPlan_KeyedTable_MovesAsManyRowsAsTheIndexTakesAtOnce(t *testing.T) {

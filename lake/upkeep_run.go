@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	// lookEvery is how often a table is looked at to which few commits come.
-	lookEvery = 30 * time.Second
+	// lookEvery is how often a table is looked at to which few commits come, lookSeldom if it has no key: then only files that
+	// come can make something to do, and when partitions close is known.
+	lookEvery  = 30 * time.Second
+	lookSeldom = 5 * time.Minute
 	// lookShare is the part of the time that may go by with looks that find nothing to do: a look lists all files.
 	lookShare = 100
 	// together is how many bytes of several partitions are rewritten in one commit.
@@ -60,6 +62,7 @@ type ward struct {
 	quiet  time.Time // until when it is not looked at for commits alone; written under u.mu
 
 	commits int       // since it was looked at; guarded by u.mu
+	enough  int       // commits after which it is looked at soon; guarded by u.mu
 	due     time.Time // zero: when commits come; guarded by u.mu
 }
 
@@ -138,11 +141,7 @@ func (c *companion) ward() *ward {
 // note has a table looked at: soon when so many commits have come that there may be something to do, else after a while.
 func (u *upkeep) note(w *ward) {
 	w.commits++
-	at := w.looked.Add(lookEvery)
-	if w.commits >= u.opts.SmallFiles {
-		at = w.looked
-	}
-	at = later(at, w.quiet)
+	at := w.lookAt()
 	if w.fails == 0 && (w.due.IsZero() || at.Before(w.due)) {
 		w.due = at
 		select {
@@ -150,6 +149,19 @@ func (u *upkeep) note(w *ward) {
 		default:
 		}
 	}
+}
+
+// lookAt is when a table is looked at for the commits that have come. The lock of upkeep is held.
+func (w *ward) lookAt() time.Time {
+	at := time.Now()
+	switch {
+	case w.commits >= w.enough:
+	case w.keyed():
+		at = w.looked.Add(lookEvery)
+	default:
+		at = w.looked.Add(lookSeldom)
+	}
+	return later(at, w.quiet)
 }
 
 func later(a, b time.Time) time.Time {
@@ -249,7 +261,7 @@ func (u *upkeep) attend(ctx context.Context, w *ward) {
 		w.fails = 0
 	}
 	if w.fails == 0 && w.due.IsZero() && w.commits > 0 {
-		w.due = later(w.looked.Add(lookEvery), w.quiet)
+		w.due = w.lookAt()
 	}
 }
 
@@ -280,7 +292,7 @@ func (u *upkeep) work(ctx context.Context, w *ward, commits int64) (again time.T
 	w.rents, w.came = s.paid, s.open()
 	if len(c.Needs) == 0 {
 		u.mu.Lock()
-		w.quiet = w.looked.Add(lookShare * time.Since(w.looked))
+		w.quiet, w.enough = w.looked.Add(lookShare*time.Since(w.looked)), c.enough
 		u.mu.Unlock()
 		return u.vacuum(ctx, w, snap, c.again)
 	}

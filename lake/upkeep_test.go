@@ -50,10 +50,12 @@ type day struct {
 	target        int64 // bytes of a file
 }
 
-// run appends the day, on a clock that costs nothing, and lets upkeep finish.
-func (d day) run(t *testing.T, w *world, upkeep *lake.UpkeepOptions) {
+// run appends the day, on a clock that costs nothing, and lets upkeep finish. It returns the processor time of all that, in
+// seconds. Checkpoints, which follow commits with and without upkeep, are spaced out, as they would take most of it.
+func (d day) run(t *testing.T, w *world, upkeep *lake.UpkeepOptions) float64 {
+	before := cpuSeconds(t)
 	target := lake.NewTarget(w.open, app, &lake.TargetOptions{PartitionBy: []string{"hour"}, TargetFileBytes: d.target,
-		Upkeep: upkeep})
+		Properties: map[string]string{"delta.checkpointInterval": "1000"}, Upkeep: upkeep})
 	must(t, target.Open(t.Context()))
 	must(t, target.Ensure(t.Context(), "t", clickSchema))
 	_, err := target.Start(t.Context(), "t", freshet.Progress{keyedLane: -1})
@@ -70,6 +72,7 @@ func (d day) run(t *testing.T, w *world, upkeep *lake.UpkeepOptions) {
 	}
 	pass(2 * time.Hour)
 	must(t, target.Close(context.Background()))
+	return cpuSeconds(t) - before
 }
 
 // pass lets the clock of the test's bubble move on, and waits for what goes on then.
@@ -97,36 +100,44 @@ func number(name string, standard int64) int64 {
 	return standard
 }
 
-// FRESHET_UPKEEP_COMMITS=86400 is the whole day at one commit a second; FRESHET_UPKEEP=off shows what it costs without.
+// FRESHET_UPKEEP_COMMITS=86400 is the whole day at one commit a second. The day is run without upkeep first, so that what
+// upkeep takes is told beside what the stream does.
 func TestUpkeep_DayOfCommits_ClosedPartitionsHaveAsManyFilesAsTheirSizeAsksFor(t *testing.T) {
 	commits := number("FRESHET_UPKEEP_COMMITS", 480)
+	d := day{commits: commits, rows: number("FRESHET_UPKEEP_ROWS", 60), every: 24 * time.Hour / time.Duration(commits),
+		target: number("FRESHET_UPKEEP_TARGET", 8<<10)}
+	var alone float64
 	synctest.Test(t, func(t *testing.T) {
-		pass(time.Until(time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour))) // a day begins
-		w := newWorld()
-		d := day{commits: commits, rows: number("FRESHET_UPKEEP_ROWS", 60), every: 24 * time.Hour / time.Duration(commits),
-			target: number("FRESHET_UPKEEP_TARGET", 8<<10)}
-		var works int
-		upkeep := &lake.UpkeepOptions{Done: func(freshet.Upkeep) { works++ }}
-		if os.Getenv("FRESHET_UPKEEP") == "off" {
-			upkeep = nil
-		}
-		d.run(t, w, upkeep)
+		midnight()
+		alone = d.run(t, newWorld(), nil)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		midnight()
+		w, works := newWorld(), 0
+		both := d.run(t, w, &lake.UpkeepOptions{Done: func(freshet.Upkeep) { works++ }})
 		files, bytes := w.partitions(t, "t")
 		if len(files) != 24 {
 			t.Fatalf("got %d partitions, want 24", len(files))
 		}
+		total := int64(0)
 		for name, n := range files {
-			if most := bytes[name]/d.target + 1; n > most && upkeep != nil {
+			total += bytes[name]
+			if most := bytes[name]/d.target + 1; n > most {
 				t.Errorf("%s: got %d files of %d bytes, want at most %d", name, n, bytes[name], most)
 			}
 		}
-		var total int64
-		for _, b := range bytes {
-			total += b
+		upkeep := max(both-alone, 0)
+		t.Logf("%d commits, %d pieces of upkeep, %d bytes in %d partitions; the stream took %.2f CPU-seconds, upkeep %.2f: %.2f "+
+			"of that, and %.3f %% of a processor's day", commits, works, total, len(files), alone, upkeep, upkeep/alone,
+			100*upkeep/(24*time.Hour).Seconds())
+		if share := upkeep / (24 * time.Hour).Seconds(); share > 0.1 {
+			t.Errorf("upkeep took %.2f of a processor's day, want at most 0.1", share)
 		}
-		t.Logf("%d commits, %d pieces of upkeep, %d bytes in %d partitions", commits, works, total, len(files))
 	})
 }
+
+// midnight lets a day begin on the clock of the test's bubble.
+func midnight() { pass(time.Until(time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour))) }
 
 func TestUpkeep_AllFilesOfAnOpenPartitionWerePacked_ItStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -220,10 +220,10 @@ func (m *mirrorBench) appendFiles(n, first, rows int64) {
 }
 
 // cpuSeconds is the processor time of this process so far.
-func cpuSeconds(b *testing.B) float64 {
+func cpuSeconds(t testing.TB) float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
 }

@@ -28,7 +28,7 @@ func (u *Upkeep) shape() shape {
 			{name: "deleted", doc: "The share of deleted rows in a partition above which files are written without them. " +
 				"Default: 5%.", is: percentage(&u.Deleted)},
 			{name: "small_files", doc: "How many small files of about one size a partition may have to which rows come. " +
-				"Default: 64; 16 in modes upsert and mirror.", is: whole(&u.SmallFiles, 2)},
+				"Default: 64; 32 in a table with a key.", is: whole(&u.SmallFiles, 2)},
 			{name: "closed_after", doc: "How long after its last rows a partition counts as closed, so that it is packed into " +
 				"as few files as its size asks for. Default: 1h.", is: duration(&u.ClosedAfter)},
 			{name: "vacuum", doc: "For how long files stay that no version needs any more, at least 7d; off: for good. " +
