@@ -19,6 +19,8 @@ type Observer struct {
 	Recovered func(what string)
 	// Lossy: so many values of a column became null, or were changed otherwise, since its type cannot hold them.
 	Lossy func(table, column string, values int64)
+	// Held: what the origin keeps for us, told every while.
+	Held func(h Held)
 	// State: the pipeline's state: "starting", "running", "waiting", "paused", "stopping", "stopped", "failed".
 	State func(state string)
 	// Paused: people hold the pipeline back, or some of its tables: who, since when and why; "": nobody does.
@@ -50,4 +52,14 @@ type Upkeep struct {
 	FilesBefore, BytesBefore int64
 	FilesAfter, BytesAfter   int64
 	Took                     time.Duration
+}
+
+// Held tells how much an origin keeps for a pipeline of what it would drop otherwise, and for how long it will.
+type Held struct {
+	Place     string        // for people: "slot freshet_shop"
+	Retained  int64         // bytes that it keeps
+	Behind    int64         // bytes that came since what every table holds
+	PerSecond int64         // bytes that come in a second; 0: not known yet
+	Safe      int64         // bytes that may come until it drops what we need; -1: there is no such bound
+	Left      time.Duration // until then, at this rate; 0: not known, or there is no bound
 }

@@ -77,6 +77,9 @@ func (s *Source) Close(ctx context.Context) error {
 		}
 		s.hangUp()
 	}
+	if s.unwatch != nil {
+		s.unwatch()
+	}
 	if s.catalog != nil {
 		return s.catalog.Close(ctx)
 	}

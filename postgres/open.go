@@ -314,6 +314,7 @@ func (s *Source) startOn(ctx context.Context, conn *pgconn.PgConn) error {
 		return err
 	}
 	s.server = now
+	s.watching()
 	s.stream, err = startStream(ctx, conn, &s.o, s.position, now.version, &s.confirmed)
 	return err
 }

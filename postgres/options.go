@@ -42,6 +42,8 @@ type Options struct {
 	SpillDir string
 	// StatusEvery is how often the server hears of us, whatever else we do. Default 10 s.
 	StatusEvery time.Duration
+	// WatchEvery is how often the server is asked what it keeps for the slot. Default 30 s.
+	WatchEvery time.Duration
 	// Patience is how long a slot is waited for that another connection holds: a server may notice late that one of ours is
 	// gone. Default 75 s.
 	Patience time.Duration
@@ -109,6 +111,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.StatusEvery <= 0 {
 		o.StatusEvery = 10 * time.Second
+	}
+	if o.WatchEvery <= 0 {
+		o.WatchEvery = 30 * time.Second
 	}
 	if o.Patience <= 0 {
 		o.Patience = 75 * time.Second

@@ -34,6 +34,7 @@ type Source struct {
 	server    *server
 	stream    *stream // nil: it is to be begun
 	confirmed atomic.Uint64
+	unwatch   func()       // ends the watch of the slot; nil: it has not begun
 	until     pgoutput.LSN // bounded: where it ends; else 0
 
 	history *history

@@ -37,6 +37,7 @@ type Metrics struct {
 	upkeeps, upkeepTime, lossy        *prometheus.CounterVec
 	stages, commitTime, latency       *prometheus.HistogramVec
 	state, backlog, lag, tableAgeDesc *prometheus.Desc
+	kept, safe, left                  *prometheus.Desc
 
 	mu        sync.Mutex
 	pipelines []*pipeline
@@ -50,6 +51,7 @@ type pipeline struct {
 	mu      sync.Mutex
 	state   string
 	paused  string
+	held    *freshet.Held        // nil: nobody said
 	trouble map[string]time.Time // what is being tried again, and when it last was
 	backlog map[freshet.Lane]int64
 	tables  map[string]time.Time // the newest committed origin time
@@ -115,6 +117,9 @@ func New(version string) *Metrics {
 		"else 0.")
 	m.tableAgeDesc = desc("freshet_table_freshness_seconds", "Age of the newest committed record of a table.",
 		"table")
+	m.kept = desc("freshet_source_kept_bytes", "What the origin keeps for the pipeline, and would drop otherwise.")
+	m.safe = desc("freshet_source_safe_bytes", "What may come at the origin until it drops what the pipeline needs.")
+	m.left = desc("freshet_source_seconds_left", "The time until then, at the present rate.")
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "freshet_build_info",
 		Help: "1, labelled by the build."},
 		[]string{"version", "goversion"})
@@ -126,7 +131,7 @@ func New(version string) *Metrics {
 
 // Describe tells Prometheus of the metrics that Collect makes.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.state, m.backlog, m.lag, m.tableAgeDesc} {
+	for _, d := range []*prometheus.Desc{m.state, m.backlog, m.lag, m.tableAgeDesc, m.kept, m.safe, m.left} {
 		ch <- d
 	}
 }
@@ -161,6 +166,15 @@ func (p *pipeline) collect(now time.Time, ch chan<- prometheus.Metric) {
 				late = max(0, now.Sub(p.newest).Seconds())
 			}
 			gauge(p.m.lag, late)
+		}
+	}
+	if p.held != nil {
+		gauge(p.m.kept, float64(p.held.Retained))
+		if p.held.Safe >= 0 {
+			gauge(p.m.safe, float64(p.held.Safe))
+		}
+		if p.held.Left > 0 {
+			gauge(p.m.left, p.held.Left.Seconds())
 		}
 	}
 	for table, newest := range p.tables {

@@ -39,6 +39,7 @@ func TestMetrics_Names_AreKept(t *testing.T) {
 		time.Millisecond, time.Second, time.Now().Add(-time.Minute))
 	o.Stale("bronze.orders")
 	o.Lossy("bronze.orders", "total", 3)
+	o.Held(freshet.Held{Retained: 4096, Safe: 1024, PerSecond: 512, Left: 2 * time.Second})
 	code, body := get(t, m, "/metrics")
 	if code != http.StatusOK {
 		t.Fatalf("/metrics: status %d", code)
@@ -58,6 +59,8 @@ func TestMetrics_Names_AreKept(t *testing.T) {
 		`freshet_commit_conflicts_total{` + labels + `} 3`,
 		`freshet_commit_duration_seconds_count{` + labels + `,result="ok"} 1`,
 		`freshet_batch_stage_duration_seconds_count{` + labels + `,stage="read"} 1`,
+		`freshet_source_kept_bytes{` + labels + `} 4096`, `freshet_source_safe_bytes{` + labels + `} 1024`,
+		`freshet_source_seconds_left{` + labels + `} 2`,
 		`freshet_lossy_values_total{` + labels + `,table="bronze.orders"} 3`,
 		`freshet_retries_total{` + labels + `} 1`,
 		`freshet_pipeline_state{` + labels + `,state="running"} 1`,

@@ -50,6 +50,11 @@ func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer 
 			p.mu.Unlock()
 			m.lossy.WithLabelValues(namespace, name, table).Add(float64(values))
 		},
+		Held: func(h freshet.Held) {
+			p.mu.Lock()
+			p.held = &h
+			p.mu.Unlock()
+		},
 		State: func(state string) {
 			p.mu.Lock()
 			p.state = state
