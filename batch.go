@@ -62,6 +62,9 @@ type Batch struct {
 	// table: nothing is committed in between unless it must be, and then no cut is recorded.
 	More bool
 
+	// Late is the first day that was over when rows of it came: the pipe sets it, where days are opened again. 0: none.
+	Late Day
+
 	Bytes  int64     // bytes of payload that were read for it
 	Newest time.Time // the origin's newest timestamp among its records; zero when unknown
 	ReadAt time.Time // when the first of its records was received

@@ -11,7 +11,7 @@ import (
 // Days has the stream cut at the end of each day of the origin's time: a row of a later day waits until no lane has rows of
 // the open day to give any more; then all is committed, the Target, which must be a Cutter, records a cut, and the next day
 // is open. The time of a row is when the origin committed it (Stamp.Committed), else the time of its
-// record; a row without a time is of the open day, and so is one that comes after its day was over.
+// record; a row without a time is of the open day, and so is one that comes after its day was over, unless days are opened again.
 //
 //	lane a   23:58  23:59 │ 00:01 …      waits: its record is read again later
 //	lane b   23:57        │              quiet, and known to be at its end, or waited for for Wait
@@ -23,6 +23,8 @@ type Days struct {
 	Wait time.Duration
 	// Zone is where days begin at midnight; one with a change of clocks is shorter or longer. Default UTC.
 	Zone *time.Location
+	// Reopen has the Target told of rows that come after their day was over (Batch.Late).
+	Reopen bool
 }
 
 // of is the day that the time is in, in the zone; 0 for the zero time and for all before 1970-01-02.
@@ -44,6 +46,7 @@ const dayLook = 200 * time.Millisecond
 // from there: so nothing is held in memory. Only the write goroutine uses it.
 type dayGate struct {
 	wait   time.Duration
+	reopen bool
 	zone   *time.Location
 	open   Day // 0: none is open, and every row with a time waits
 	parked map[laneKey]Day
@@ -57,7 +60,7 @@ func newDayGate(o *Days) *dayGate {
 	if o == nil {
 		return nil
 	}
-	d := &dayGate{wait: o.Wait, zone: o.Zone, parked: map[laneKey]Day{}, seen: map[laneKey]time.Time{},
+	d := &dayGate{wait: o.Wait, reopen: o.Reopen, zone: o.Zone, parked: map[laneKey]Day{}, seen: map[laneKey]time.Time{},
 		timer: time.NewTimer(time.Hour)}
 	d.timer.Stop()
 	if d.wait <= 0 {
@@ -108,6 +111,22 @@ func (d *dayGate) head(b *Batch, now time.Time) Day {
 		return d.of(at)
 	}
 	return 0
+}
+
+// late notes in the batch which is the first day that was over when rows of it came.
+func (d *dayGate) late(b *Batch) {
+	if d == nil || !d.reopen {
+		return
+	}
+	for row := range b.NumRows() {
+		at := b.rowTime(row)
+		if at.IsZero() {
+			continue
+		}
+		if day := d.of(at); day != 0 && day < d.open && (b.Late == 0 || day < b.Late) {
+			b.Late = day
+		}
+	}
 }
 
 // rowTime is when the origin committed the row, or made its record; zero when unknown.

@@ -141,6 +141,7 @@ func (w *writer) write(ctx context.Context, b *Batch) (over bool, err error) {
 	if delete(w.partial, b.Table); b.Partial {
 		w.partial[b.Table] = true
 	}
+	w.days.late(b)
 	s, seen := w.pending[b.Table]
 	if b.ReadAt.IsZero() {
 		b.ReadAt = time.Now()

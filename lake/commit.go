@@ -29,6 +29,7 @@ type commit struct {
 	rejects   *sealedRejects // nil: none
 	uncertain bool           // an attempt may have landed: the files must stay
 	group     string         // where the others end that were sealed with it; "": it does not say
+	late      freshet.Day    // the first day that was over when rows of it came; 0: none
 
 	// Of a keyed table, in the place of adds.
 	keyed   *gathered
@@ -47,6 +48,9 @@ func (c *commit) Table() string { return c.t.name }
 // Run commits rejects into quarantine, then rows and progress.
 func (c *commit) Run(ctx context.Context) (freshet.Committed, error) {
 	done, err := c.run(ctx)
+	if r := c.t.a.cutsHere(); r != nil && err == nil {
+		r.late = earlier(r.late, c.late)
+	}
 	return done, c.t.failed(ctx, err)
 }
 

@@ -46,16 +46,33 @@ func tellGroup(commits []freshet.Commit) {
 	}
 }
 
-// withGroup adds the group to the parameters of the commit.
+// lateParam is the parameter of a commit that tells the first day that was over when rows of it came, and whose end moves
+// with the next cut.
+const lateParam = "freshet.late"
+
+// earlier is the earlier one of two days, of which 0 is none.
+func earlier(a, b freshet.Day) freshet.Day {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// withGroup adds the group and the late day to the parameters of the commit.
 func (c *commit) withGroup(params map[string]string) map[string]string {
-	if c.group == "" {
+	if c.group == "" && c.late == 0 {
 		return params
 	}
 	all := maps.Clone(params)
 	if all == nil {
 		all = map[string]string{}
 	}
-	all[groupParam] = c.group
+	if c.group != "" {
+		all[groupParam] = c.group
+	}
+	if c.late != 0 {
+		all[lateParam] = c.late.String()
+	}
 	return all
 }
 
@@ -90,9 +107,15 @@ func (r *recorder) recall(ctx context.Context, s shownTable) error {
 		if e.Version <= since {
 			break
 		}
+		if e.Info.OperationParameters["queryId"] != r.a.app {
+			continue
+		}
+		if day, err := freshet.ParseDay(e.Info.OperationParameters[lateParam]); err == nil {
+			r.late = earlier(r.late, day)
+		}
 		var ends []groupEnd
 		text, ours := e.Info.OperationParameters[groupParam]
-		if !ours || e.Info.OperationParameters["queryId"] != r.a.app || json.Unmarshal([]byte(text), &ends) != nil {
+		if !ours || json.Unmarshal([]byte(text), &ends) != nil {
 			continue
 		}
 		for _, end := range ends {

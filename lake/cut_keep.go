@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	freshet "github.com/freshet-io/freshet"
@@ -132,9 +133,14 @@ func (p *Protection) add(ctx context.Context, m CutMarker, st store.Store, id st
 	if err != nil {
 		return err
 	}
+	days := slices.DeleteFunc(slices.Clone(all), func(c *Cut) bool { return c.Opens == 0 })
+	ends := map[int64]bool{}
+	for _, c := range dayEnds(days) {
+		ends[c.Number] = true
+	}
 	for _, c := range all {
 		for _, t := range c.Tables {
-			if t.ID != id {
+			if t.ID != id || c.RecordedAt.Before(since) && !ends[c.Number] {
 				continue
 			}
 			if !c.RecordedAt.Before(since) {

@@ -54,6 +54,9 @@ func (c *Cuts) List(ctx context.Context, f *CutFilter) ([]*Cut, error) {
 		where = fmt.Sprintf("cut > %d", newest-int64(f.Last))
 	}
 	all, err := c.read(ctx, where)
+	if f.Days {
+		all = dayEnds(all)
+	}
 	if f.Last > 0 && len(all) > f.Last {
 		all = all[len(all)-f.Last:]
 	}
@@ -124,6 +127,7 @@ func (c *Cuts) AsOfDay(ctx context.Context, day freshet.Day) (*Cut, error) {
 	if err != nil {
 		return nil, err
 	}
+	all = dayEnds(all)
 	for i, cut := range all {
 		if cut.Opens <= day {
 			continue
@@ -134,6 +138,28 @@ func (c *Cuts) AsOfDay(ctx context.Context, day freshet.Day) (*Cut, error) {
 		return cut, nil
 	}
 	return nil, c.noDay(all, day)
+}
+
+// dayEnds are, of cuts that stand at ends of days, those that do still, each once a day: one that reopens a day stands at the
+// end of that and of all that were over by then.
+func dayEnds(all []*Cut) []*Cut {
+	var ends []*Cut
+	opened := freshet.Day(0)
+	for _, c := range all {
+		if c.Opens > opened {
+			opened = c.Opens
+			ends = append(ends, c)
+			continue
+		}
+		for i, e := range ends {
+			if e.Day() != 0 && e.Opens >= c.Opens {
+				moved := *c
+				moved.Opens = e.Opens
+				ends[i] = &moved
+			}
+		}
+	}
+	return ends
 }
 
 func (c *Cuts) noDay(all []*Cut, day freshet.Day) error {

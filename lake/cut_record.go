@@ -26,6 +26,7 @@ type recorder struct {
 
 	recalled map[string]bool        // names of tables whose commits were looked through
 	owed     map[freshet.Lane]int64 // what they tell that is to come before the tables are level
+	late     freshet.Day            // the first day that was over when rows of it came, which no cut shows yet; 0: none
 
 	wards []*ward // the cuts table in care; nil: not yet
 }
@@ -91,7 +92,9 @@ func (r *recorder) record(ctx context.Context, m freshet.Moment) (bool, error) {
 		if err := r.mark(ctx); err != nil {
 			return false, err
 		}
-		err = r.append(ctx, c)
+		if err = r.reopen(ctx, c); err == nil && (r.head != c || m.Opens != 0) {
+			err = r.append(ctx, c)
+		}
 		if err == nil {
 			r.settle()
 			return true, nil
@@ -102,6 +105,24 @@ func (r *recorder) record(ctx context.Context, m freshet.Moment) (bool, error) {
 		}
 	}
 	return false, explain(r.log.name, delta.ErrConflict)
+}
+
+// reopen has the ends of days move to the cut, from the first one on of which rows came late: it is recorded as their end. One
+// that opens another day goes behind it.
+func (r *recorder) reopen(ctx context.Context, c *Cut) error {
+	if r.late == 0 || r.late >= openedDay(r.snap, r.a.app) {
+		return nil
+	}
+	end := *c
+	end.Opens, end.First = r.late+1, false
+	if err := r.append(ctx, &end); err != nil {
+		return err
+	}
+	r.late = 0
+	if c.Number++; c.Opens == 0 {
+		r.head, c.Number = c, end.Number
+	}
+	return nil
 }
 
 // settle has the tables go on from what the cut says that they hold.
@@ -327,7 +348,7 @@ func (r *recorder) append(ctx context.Context, c *Cut) error {
 		f.record(set, l.Lane, l.Seq)
 	}
 	set[cutTxn(r.a.app)] = c.Number
-	if c.Opens != 0 {
+	if c.Opens > openedDay(r.snap, r.a.app) {
 		set[openTxn(r.a.app)] = int64(c.Opens)
 	}
 	tx := r.snap.Table().Begin(r.snap, nil)

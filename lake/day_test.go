@@ -152,3 +152,52 @@ func TestDays_LanesOfAnotherProcess_DayStaysOpen(t *testing.T) {
 		}
 	}
 }
+
+// A row of a day that is over moves the end of that day, and of those after it, to the cut that has the row, whatever dies
+// in between.
+func TestDays_LateRowReopens_EndsOfDaysMove(t *testing.T) {
+	const seed = 31
+	reopening := func(o *freshettest.Origin, target freshet.Target) *freshet.Pipeline {
+		p := byDay(o, seed, target, 3)
+		p.Options.Days = &freshet.Days{Reopen: true}
+		return p
+	}
+	for at := 1; ; at += 1 + at/20 {
+		w := newWorld()
+		o, ends := daily(seed, 2, 4)
+		must(t, reopening(o, w.target(withDays)).Run(t.Context()))
+		w.checkDays(t, "before", ends)
+		lane := o.Lanes()[0]
+		o.AppendAt(lane, 0, freshettest.GoodRecord, (firstDay + 1).Start().Add(7*time.Hour))
+		m := &mortal{w: w, at: at}
+		err := reopening(o, lake.NewTarget(m.open, app, withDays)).Run(t.Context())
+		if m.dead {
+			must(t, reopening(o, w.target(withDays)).Run(t.Context()))
+		} else {
+			must(t, err)
+		}
+		log, err := lake.OpenCuts(t.Context(), w.store("cuts"))
+		must(t, err)
+		rows, _ := o.Want()
+		late := rows[lane.String()][len(rows[lane.String()])-1]
+		for d := range freshet.Day(3) {
+			c, err := log.AsOfDay(t.Context(), firstDay+d)
+			must(t, err)
+			has := false
+			for _, table := range c.Tables {
+				for _, r := range w.rowsAt(t, table.Name, table.Version) {
+					has = has || r.Lane == lane.String() && r.Seq == late
+				}
+			}
+			if want := d >= 1; has != want {
+				t.Fatalf("died at call %d (%v): the end of day %d has the late row: %v, want %v", at, m.dead, d, has, want)
+			}
+		}
+		if days, err := log.List(t.Context(), &lake.CutFilter{Days: true}); err != nil || len(days) != 3 {
+			t.Fatalf("got %d days and %v, want 3", len(days), err)
+		}
+		if !m.dead {
+			return
+		}
+	}
+}

@@ -42,6 +42,7 @@ type writing struct {
 	lanes     map[freshet.Lane]*stretch
 	rejects   *rejectWriter // nil: none
 	rows      int64
+	late      freshet.Day // the first day that was over when rows of it came; 0: none
 }
 
 // stretch is the part of a lane that is written and not sealed.
@@ -84,6 +85,7 @@ func (a *Target) Write(ctx context.Context, b *freshet.Batch) (rejected int64, e
 	if err := t.writeRejects(ctx, b); err != nil {
 		return 0, explain(t.quarantine.name, err)
 	}
+	t.late = earlier(t.late, b.Late)
 	if t.lanes == nil {
 		t.lanes = map[freshet.Lane]*stretch{}
 	}
@@ -439,7 +441,8 @@ func (t *table) sealAll(ctx context.Context) (freshet.Commit, error) {
 }
 
 func (t *table) seal(ctx context.Context) (*commit, error) {
-	c := &commit{t: t, schema: t.schema, from: t.from, lanes: t.lanes, rows: t.rows, writers: t.writers(), keyed: t.keyed}
+	c := &commit{t: t, schema: t.schema, from: t.from, lanes: t.lanes, rows: t.rows, writers: t.writers(), keyed: t.keyed,
+		late: t.late}
 	for _, w := range c.writers {
 		adds, err := w.Close(ctx)
 		if err != nil {
@@ -468,7 +471,7 @@ func (t *table) seal(ctx context.Context) (*commit, error) {
 
 // forget begins anew after what was written has gone elsewhere.
 func (t *table) forget() {
-	t.writer, t.full, t.keyed, t.lanes, t.rejects, t.rows = nil, nil, nil, nil, nil, 0
+	t.writer, t.full, t.keyed, t.lanes, t.rejects, t.rows, t.late = nil, nil, nil, nil, nil, 0, 0
 }
 
 // Discard drops what was written of the table and not sealed.

@@ -27,7 +27,8 @@ func (p *Pipeline) cutKeys() []key {
 		{name: "keep_daily", doc: "For how many days the cut at the end of each day (by the source's time, in day_zone) is kept. " +
 			"Default: days are not told apart.", is: whole(&p.Days.Keep, 1)},
 		{name: "late", doc: "What becomes of a record that comes after its day was over. next: it counts to the day that " +
-			"is open. Default: next.", is: lateShape{&p.Days.Late}},
+			"is open. reopen: the end of its day moves to the cut that has it. Default: next.",
+			is: word(&p.Days.Late, "next", "reopen")},
 		{name: "day_wait", doc: "For how long, at the end of a day, a partition is waited for that gives nothing; and how " +
 			"far clocks may be apart. Default: 1m.", is: duration(&p.Days.Wait)},
 		{name: "day_zone", doc: "The time zone in which days begin at midnight, such as Europe/Berlin. Default: UTC.",
@@ -44,20 +45,6 @@ func zone(into *string) shape {
 			return "a time zone such as Europe/Berlin, which this machine knows", err == nil && s != "" && s != "Local"
 		}}
 }
-
-// lateShape is next; reopen is refused with the reason.
-type lateShape struct{ into *string }
-
-func (l lateShape) read(r *reader, n *node) {
-	if n.kind == scalar && n.text == "reopen" {
-		r.add(n.where, freshet.CodeUnavailable, "write late: next: such a record counts to the day that is open",
-			"late: \"reopen\": this version makes no day anew once it is over")
-		return
-	}
-	word(l.into, "next").read(r, n)
-}
-
-func (l lateShape) schema() map[string]any { return word(l.into, "next").schema() }
 
 // checkCuts finds settings of cuts that exclude each other, and a cuts table that is another one.
 func (p *Pipeline) checkCuts(r *reader) {
@@ -161,5 +148,5 @@ func (p *Pipeline) days() *freshet.Days {
 		return nil
 	}
 	in, _ := time.LoadLocation(p.Days.Zone) // which is there: the file was found good
-	return &freshet.Days{Wait: p.Days.Wait, Zone: in}
+	return &freshet.Days{Wait: p.Days.Wait, Zone: in, Reopen: p.Days.Late == "reopen"}
 }
