@@ -310,7 +310,7 @@ func TestRows_UnsentUndoneAndNulled_AreKnown(t *testing.T) {
 	}
 }
 
-func TestRows_ColumnOfAnotherType_IsAnError(t *testing.T) {
+func TestRows_ColumnOfAnotherType_TakesWhatReadsAsOne(t *testing.T) {
 	table := &Table{Schema: "public", Name: "t", Columns: []Column{{Name: "a", Type: 25, Modifier: -1}}}
 	m := testTypes(Types{})
 	known := arrow.NewSchema([]arrow.Field{{Name: "A", Type: arrow.PrimitiveTypes.Int32, Nullable: true}}, nil)
@@ -318,7 +318,22 @@ func TestRows_ColumnOfAnotherType_IsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newRows(m, table, schema); err == nil || !strings.Contains(err.Error(), "column a") {
+	r, err := newRows(m, table, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, takes := range map[string]bool{"7": true, "-7": true, "seven": false, "5000000000": false, "": false} {
+		if err := r.text(0, []byte(text)); (err == nil) != takes {
+			t.Errorf("%q: got %v, want it taken: %v", text, err, takes)
+		}
+		r.undo()
+	}
+}
+
+func TestRows_ColumnOfSeveralValues_OfAnotherTypeIsAnError(t *testing.T) {
+	table := &Table{Schema: "public", Name: "t", Columns: []Column{{Name: "a", Type: 25, Modifier: -1}}}
+	known := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32), Nullable: true}}, nil)
+	if _, err := newRows(testTypes(Types{}), table, known); err == nil || !strings.Contains(err.Error(), "column a") {
 		t.Errorf("got %v, want an error that names the column", err)
 	}
 }
