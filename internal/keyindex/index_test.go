@@ -2,6 +2,7 @@ package keyindex_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -49,6 +50,41 @@ func look(t testing.TB, x *keyindex.Index, keys ...keyindex.Fingerprint) []keyin
 func pathOf(x *keyindex.Index, p keyindex.Position) string {
 	path, _ := x.Path(p.File)
 	return path
+}
+
+// Batches of as many keys as are put in order at once, and of more; every third key is new, and others come twice.
+func TestLookup_LargeBatch_AnswersAreThoseOfSmallOnes(t *testing.T) {
+	x := create(t, t.TempDir(), identity(8))
+	const n = 1 << 17
+	known := keysOf(0, n)
+	seqs := make([]byte, 8*n)
+	for i := range n {
+		binary.LittleEndian.PutUint64(seqs[8*i:], uint64(i)+1)
+	}
+	c, err := x.Begin(1)
+	check(t, err)
+	check(t, c.Add("a", known, nil, seqs))
+	_, err = c.Commit(t.Context())
+	check(t, err)
+	for _, size := range []int{n, n + 1, 3*n + 5} {
+		keys, want := make([]keyindex.Fingerprint, size), make([]int, size)
+		for i := range keys {
+			if want[i] = i * 7919 % n; i%3 == 0 {
+				want[i] = -1
+				keys[i] = keyindex.Fingerprint{Hi: uint64(i) * 0x9e3779b97f4a7c15, Lo: 1}
+				continue
+			}
+			keys[i] = known[want[i]]
+		}
+		at, got := make([]keyindex.Position, size), make([]byte, 8*size)
+		check(t, x.Lookup(keys, at, got))
+		for i, p := range at {
+			seq := int(binary.LittleEndian.Uint64(got[8*i:])) - 1
+			if want[i] < 0 && (p != keyindex.Position{} || seq != -1) || want[i] >= 0 && (p.Row != int64(want[i]) || seq != want[i]) {
+				t.Fatalf("key %d of %d: got %v and sequence %d, want row %d", i, size, p, seq, want[i])
+			}
+		}
+	}
 }
 
 func TestOpen_WhatIsNotThere_IsNamed(t *testing.T) {
