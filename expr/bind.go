@@ -138,6 +138,8 @@ func (b *binder) literal(s *literal) (node, error) {
 		return newCast(s.place, stringConst(s.place, s.text), typeDate, false)
 	case litTimestamp:
 		return newCast(s.place, stringConst(s.place, s.text), typeTimestamp, false)
+	case litTimestampNTZ:
+		return newCast(s.place, stringConst(s.place, s.text), typeNTZ, false)
 	}
 	iv, err := parseInterval(s.text + " " + s.unit)
 	if err != nil {

@@ -71,8 +71,10 @@ func (p *parser) word() (syntax, error) {
 		return p.interval(t.at)
 	case p.tok.kind == tokString && upper == "DATE":
 		return &literal{place: t.at, kind: litDate, text: p.tok.text}, p.advance()
-	case p.tok.kind == tokString && upper == "TIMESTAMP":
+	case p.tok.kind == tokString && (upper == "TIMESTAMP" || upper == "TIMESTAMP_LTZ"):
 		return &literal{place: t.at, kind: litTimestamp, text: p.tok.text}, p.advance()
+	case p.tok.kind == tokString && upper == "TIMESTAMP_NTZ":
+		return &literal{place: t.at, kind: litTimestampNTZ, text: p.tok.text}, p.advance()
 	}
 	return &name{t.at, []string{t.text}}, nil
 }

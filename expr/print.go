@@ -209,6 +209,8 @@ func (p *printer) literal(s *literal) {
 		p.WriteString("DATE " + quoted)
 	case litTimestamp:
 		p.WriteString("TIMESTAMP " + quoted)
+	case litTimestampNTZ:
+		p.WriteString("TIMESTAMP_NTZ " + quoted)
 	case litInterval:
 		p.WriteString("INTERVAL " + quoted)
 		if s.unit != "" {

@@ -17,6 +17,7 @@ const (
 	litString
 	litDate
 	litTimestamp
+	litTimestampNTZ
 	litInterval
 )
 
