@@ -3,6 +3,7 @@ package delta_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -116,6 +117,61 @@ func TestCheckpoint_PolicyV2CrashAnywhere_TableIsWhole(t *testing.T) {
 			if !faulty.Crashed() {
 				break
 			}
+		}
+	}
+}
+
+// TestFiles_SidecarMissingOrBroken_OlderCheckpointAndCommitsTellThem has a checkpoint that names a whole sidecar, of the
+// files that an older checkpoint has, and one that cannot be read.
+func TestFiles_SidecarMissingOrBroken_OlderCheckpointAndCommitsTellThem(t *testing.T) {
+	ctx := context.Background()
+	for name, damage := range map[string]func(st store.Store, key string) error{
+		"missing": func(store.Store, string) error { return nil },
+		"cut off": func(st store.Store, key string) error { return st.Put(ctx, key, []byte("PAR1")) },
+	} {
+		for _, later := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				st := store.NewMem()
+				table := v2Table(t, st)
+				checkpoint(t, table)
+				manifest, err := st.Get(ctx, logKeys(t, st, ".checkpoint.", ".json")[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				appendFiles(t, table, "d", "e") // version 3
+				text := strings.Replace(string(manifest), `"version":2`, `"version":3`, 1) +
+					`{"sidecar":{"path":"gone.parquet","sizeInBytes":4,"modificationTime":0}}` + "\n"
+				key := "_delta_log/00000000000000000003.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+				if err := errors.Join(st.Put(ctx, key, []byte(text)), damage(st, "_delta_log/_sidecars/gone.parquet")); err != nil {
+					t.Fatal(err)
+				}
+				want := []string{"a", "c", "d", "e"}
+				if later {
+					appendFiles(t, open(t, st), "f")
+					want = append(want, "f")
+				}
+				for _, name := range want { // the check looks for them
+					f := someFile(name)
+					if err := st.Put(ctx, f.Path, make([]byte, f.Size)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				fresh := open(t, st)
+				if v := snapshot(t, fresh).CheckpointVersion(); v != 3 {
+					t.Fatalf("got a snapshot of checkpoint %d, want 3", v)
+				}
+				expectNames(t, snapshot(t, fresh), want...)
+				r, err := fresh.Check(ctx, &delta.CheckOptions{Fix: true})
+				if err != nil || len(r.Findings) != 1 || r.Findings[0].Kind != delta.FindingCheckpoint || r.Fixed != 1 {
+					t.Errorf("got %+v, %v, want the checkpoint found and fixed", r, err)
+				}
+				for _, v := range []string{"2", "3"} { // so that it is the checkpoint which tells
+					if err := st.Delete(ctx, "_delta_log/0000000000000000000"+v+".json"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				expectNames(t, snapshot(t, open(t, st)), want...)
+			})
 		}
 	}
 }

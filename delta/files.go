@@ -17,7 +17,8 @@ type FilesOptions struct {
 
 // Files yields the live files of the snapshot in no order, one Add per (path, deletion vector id). Every Add
 // is the caller's. Stats are "" when the writer left none; where a checkpoint has them as columns only, they
-// are made from these. Memory: the file actions of a few commits, 128 bits of each of those since the last
+// are made from these. A checkpoint that turns out to be broken is passed over in favour of an older one or the commits.
+// Memory: the file actions of a few commits, 128 bits of each of those since the last
 // checkpoint, and one row group of the checkpoint. Errors: ErrCorrupt, ErrVersionNotFound when log cleanup
 // has taken a part of the snapshot's log; *ChecksumError when the version's .crc knows it otherwise, at the end for what it
 // tells of files. Spec: "Action Reconciliation".
@@ -100,16 +101,57 @@ func (s *Snapshot) reconcile(ctx context.Context, want kinds, sieve *statsSieve)
 		if s.checkpoint == nil {
 			return
 		}
+		read := 0
 		for a, err := range s.table.readCheckpoint(ctx, s.checkpoint, want, sieve) {
 			if err != nil {
-				yield(Action{}, s.gone(err))
+				if !s.instead(ctx, &n, read, err, yield) {
+					yield(Action{}, s.gone(err))
+				}
 				return
 			}
+			read++
 			if !n.seen.has(a.fileKey()) && !yield(a, nil) {
 				return
 			}
 		}
 	}
+}
+
+// instead yields what a checkpoint did not tell that broke after so many actions: the same version comes from an older one, or
+// from none, and the commits since. It reports false, and has yielded nothing, where that cannot be. Only sidecars, and pages
+// of file actions, break so late: what is damaged otherwise is passed over when the table is opened.
+func (s *Snapshot) instead(ctx context.Context, n *newest, read int, cause error, yield func(Action, error) bool) bool {
+	if !unusable(cause) || ctx.Err() != nil {
+		return false
+	}
+	older, err := s.table.loadWithout(ctx, s.checkpoint.version, s.checkpoint)
+	if err != nil {
+		return false
+	}
+	if n.seen.slots == nil {
+		n.seen.open(read)
+	}
+	if read > 0 { // what was yielded is not known any more
+		for a, err := range s.table.readCheckpoint(ctx, s.checkpoint, n.want, n.sieve) {
+			if err != nil {
+				return false
+			}
+			n.seen.add(n.seen.hash(a.fileKey()))
+			if read--; read == 0 {
+				break
+			}
+		}
+	}
+	for a, err := range older.reconcile(ctx, n.want, n.sieve) {
+		if err != nil {
+			yield(Action{}, err)
+			return true
+		}
+		if !n.seen.has(a.fileKey()) && !yield(a, nil) {
+			return true
+		}
+	}
+	return true
 }
 
 // bytesSinceCheckpoint is what the commits since the checkpoint weigh, as far as it is known.

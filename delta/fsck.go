@@ -224,7 +224,7 @@ func (c *check) fix(ctx context.Context) error {
 // renew writes broken checkpoints again, from older ones and the commits since. Where these are gone, the broken one stays.
 func (c *check) renew(ctx context.Context) error {
 	for _, k := range c.broken {
-		snap, err := c.table.load(ctx, k.version)
+		snap, err := c.table.loadWithout(ctx, k.version, k)
 		if unusable(err) || errors.Is(err, ErrVersionNotFound) {
 			continue
 		}

@@ -16,7 +16,15 @@ const loadAttempts = 4
 // passed over in favour of an older one or the commits; if these do not reach, its error is returned. Errors:
 // ErrNoTable, ErrCorrupt, ErrUnsupportedFeature, ErrVersionNotFound.
 func (t *Table) load(ctx context.Context, version int64) (*Snapshot, error) {
+	return t.loadWithout(ctx, version, nil)
+}
+
+// loadWithout is load that does not look at one of the checkpoints, if there is one that is known to be broken.
+func (t *Table) loadWithout(ctx context.Context, version int64, c *checkpointFile) (*Snapshot, error) {
 	broken := map[string]bool{}
+	if c != nil {
+		broken[c.files[0].Key] = true
+	}
 	var firstBad error
 	for attempt := 1; ; {
 		verified := time.Now()
