@@ -134,6 +134,9 @@ func (c *copyOf) Ensure(_ context.Context, table string, schema *arrow.Schema) e
 	return nil
 }
 
+// Widen does nothing: no source here knows that a column has become wider.
+func (c *copyOf) Widen(context.Context, string, *arrow.Schema) error { return nil }
+
 func (c *copyOf) Resume(_ context.Context, table string, lanes []freshet.Lane) (freshet.Progress, error) {
 	c.give(table, lanes)
 	c.sink.mu.Lock()
