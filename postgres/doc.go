@@ -18,6 +18,8 @@
 //   - Memory is bounded by Options.MemoryBytes, whatever the size and number of transactions: the largest go to disk.
 //   - Of a table's rows and their changes none is returned twice and none is missing, whatever ends the process in between, if
 //     what is returned is committed together as freshet.Batch.Unfinished says.
+//   - Changes of tables are in order with the rows, and what follows is chosen: Options.DDL. What a column cannot hold since its type
+//     was changed goes to quarantine.
 //   - Values that the log leaves out are marked as not sent, and never null.
 //
 // How a change travels:

@@ -245,6 +245,9 @@ func churn(conn *pgconn.PgConn, rng *rand.Rand, share, transactions int) {
 		return []string{"null", "'short'", "repeat('x', 3000) || random()", "repeat(md5(random()::text), 300)"}[rng.IntN(4)]
 	}
 	statement := func() string {
+		if rng.IntN(40) == 0 {
+			return "truncate public." + []string{"keyed", "toast", "whole"}[rng.IntN(3)]
+		}
 		switch id := key(); rng.IntN(9) {
 		case 0, 1:
 			return fmt.Sprintf("insert into public.keyed (id, n, v) values (%d, %d, %s) on conflict do nothing", id, rng.IntN(100), value())
