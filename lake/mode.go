@@ -124,14 +124,14 @@ func (o *TargetOptions) checkKey(table string, rows *delta.Schema) error {
 			Msg: fmt.Sprintf("the source knows no key of the table, and mode %s tells rows apart by it", o.Mode),
 			Fix: "give the table a primary key, leave it out, or use mode append"}
 	}
-	columns := slices.Concat(key, o.Key.SequenceBy)
+	columns := slices.Concat(key, o.Key.SequenceBy, o.Periods.Track, o.Periods.Ignore)
 	if o.Dedupe != nil {
 		columns = o.Dedupe.columns()
 	}
 	for _, c := range columns {
 		if f, _ := rows.Lookup(c); f == nil {
 			return &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: table,
-				Msg: fmt.Sprintf("key or sequence column %q: found the columns %s", c, columnNames(rows)),
+				Msg: fmt.Sprintf("key, sequence or history column %q: found the columns %s", c, columnNames(rows)),
 				Fix: "derive it in a step, or name a column that is there"}
 		}
 	}

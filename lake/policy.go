@@ -20,7 +20,7 @@ const (
 	modeProperty    = "freshet.mode"
 )
 
-// modeText is the mode of a table with its key and its order, as modeProperty and ModeBefore have it.
+// modeText is the mode of a table with its key, its order and what it tracks, as modeProperty and ModeBefore have it.
 func (o *TargetOptions) modeText(table string) string {
 	if !o.Mode.keyed() {
 		return string(o.Mode)
@@ -28,6 +28,9 @@ func (o *TargetOptions) modeText(table string) string {
 	text := string(o.Mode) + " by " + strings.Join(o.keyOf(table), ", ")
 	if len(o.Key.SequenceBy) > 0 {
 		text += ", ordered by " + strings.Join(o.Key.SequenceBy, ", ")
+	}
+	if o.Mode == SCD2 {
+		text += o.Periods.text()
 	}
 	return text
 }

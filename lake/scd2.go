@@ -23,19 +23,29 @@ const SCD2 Mode = "scd2"
 const (
 	// LastSaidColumn is, in the newest row of each key, the greatest sequence of what the source said of it; else null.
 	LastSaidColumn = "_last_said"
-	// AlsoSaidColumn are the sequences of what the source said and what changed nothing: within the row's time, that it is
-	// so; after its end, that there is no such row.
+	// AlsoSaidColumn are the sequences of what the source said and what began no row, the greatest PeriodOptions.Repeats of
+	// them: within the row's time, that it is so; after its end, that there is no such row.
 	AlsoSaidColumn = "_also_said"
 )
 
-// PeriodOptions name the columns of a history. The zero value of each field means its default.
+// PeriodOptions say what a history is of, and name its columns. The zero value of each field means its default.
 type PeriodOptions struct {
+	// Track are the columns whose changes begin a row. What changes others alone changes the row. Default: all but Ignore.
+	Track []string
+	// Ignore are columns whose changes begin no row. Default: none.
+	Ignore []string
+	// Repeats is how many sequences AlsoSaidColumn keeps in a row, the greatest. Default 100.
+	Repeats int
+
 	From    string // of the type of the sequence: when the row began to be so, inclusive. Default "valid_from"
 	To      string // of the same type: when it ended, exclusive; null: it has not. Default "valid_to"
 	Current string // boolean: that it has not. Default "is_current"
 }
 
 func (o *PeriodOptions) setDefaults() {
+	if o.Repeats == 0 {
+		o.Repeats = 100
+	}
 	for _, f := range []struct {
 		name *string
 		def  string
@@ -44,6 +54,22 @@ func (o *PeriodOptions) setDefaults() {
 			*f.name = f.def
 		}
 	}
+}
+
+// tracks reports whether a change of the column begins a row.
+func (o *PeriodOptions) tracks(column string) bool {
+	return (len(o.Track) == 0 || containsFold(o.Track, column)) && !containsFold(o.Ignore, column)
+}
+
+// text tells of the columns that are tracked, as TargetOptions.modeText has it.
+func (o *PeriodOptions) text() string {
+	switch {
+	case len(o.Track) > 0:
+		return ", tracking " + strings.Join(o.Track, ", ")
+	case len(o.Ignore) > 0:
+		return ", ignoring " + strings.Join(o.Ignore, ", ")
+	}
+	return ""
 }
 
 // fills are the columns of a history. Their type may be nil: that of the sequence.
@@ -79,8 +105,23 @@ func (o *TargetOptions) sequenced(f fill, rows *delta.Schema) fill {
 
 // checkHistory finds options that a history cannot have.
 func (o *TargetOptions) checkHistory(fault func(format string, args ...any)) {
+	p := &o.Periods
 	if o.Mode != SCD2 {
+		if len(p.Track)+len(p.Ignore) > 0 {
+			fault("history: found track or ignore, and mode %s keeps no history", o.Mode)
+		}
 		return
+	}
+	if len(p.Track) > 0 && len(p.Ignore) > 0 {
+		fault("history: found both track and ignore, wanted one of them")
+	}
+	if p.Repeats < 1 {
+		fault("history: found %d repeats, wanted at least 1", p.Repeats)
+	}
+	for _, c := range slices.Concat(p.Track, p.Ignore) {
+		if containsFold(slices.Concat(o.Key.Columns, o.Key.SequenceBy), c) {
+			fault("history: the column %q is of the key or the sequence, which are not tracked", c)
+		}
 	}
 	if len(o.Key.SequenceBy) > 1 {
 		fault("sequence_by: found %d columns, wanted one: it is what mode scd2 says rows were valid from", len(o.Key.SequenceBy))

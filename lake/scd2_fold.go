@@ -58,6 +58,10 @@ func expand(periods []period) []saying {
 type folder interface {
 	// same reports whether two rows say the same in all columns that are tracked.
 	same(a, b values) bool
+	// shows reports whether a row shows what was said of it last, in columns that are not tracked, and not what it began with.
+	shows() bool
+	// repeats is how many sequences a period keeps of what changed nothing.
+	repeats() int
 	// complete makes values whole that did not send all, by those before; ok is false when they cannot be.
 	complete(row values, before *values) (whole values, ok bool)
 }
@@ -87,8 +91,13 @@ func fold(all []saying, f folder) (periods []period, waiting []int32) {
 		switch {
 		case s.gone && live:
 			now.to, live = s.at, false
-		case s.gone && now != nil, live && f.same(now.row, s.row):
+		case s.gone && now != nil:
 			now.also = append(now.also, s.at)
+		case live && f.same(now.row, s.row):
+			now.also = append(now.also, s.at)
+			if f.shows() {
+				now.row = s.row
+			}
 		case s.gone:
 			periods = append(periods, period{from: s.at, to: s.at, row: s.row})
 		default:
@@ -98,6 +107,10 @@ func fold(all []saying, f folder) (periods []period, waiting []int32) {
 			periods, live = append(periods, period{from: s.at, row: s.row}), true
 		}
 		newest = s
+	}
+	for i := range periods {
+		also := &periods[i].also
+		*also = (*also)[max(0, len(*also)-f.repeats()):]
 	}
 	if n := len(periods); n > 0 {
 		periods[n-1].last, periods[n-1].by = newest.at, newest.by

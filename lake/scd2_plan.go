@@ -174,7 +174,7 @@ func (h *history) merge(i int, known, fresh []saying) []saying {
 				h.counts.late++
 			}
 			out = slices.Insert(out, n, s)
-		case h.saysSame(out[n], s):
+		case h.saysSame(i, out[n], s):
 			h.counts.same++
 		case h.relation(i, s) == after, h.relation(i, s) == unknown && s.gone:
 			out[n] = s
@@ -195,11 +195,14 @@ func (h *history) relation(i int, s saying) relation {
 	return newOrder([]byte(s.at), h.rows.lane(s.by), h.rows.seq(s.by)).compare(h.index.orderOf(h.known, i))
 }
 
-func (h *history) saysSame(a, b saying) bool {
+func (h *history) saysSame(i int, a, b saying) bool {
 	if a.gone || b.gone {
 		return a.gone && b.gone
 	}
 	whole, ok := h.cells.complete(b.row, &a.row)
+	if a.at == h.lastSaid(i) && h.cells.shows() { // of what was said before, the row does not show columns that are not tracked
+		return ok && h.cells.equal(a.row, whole, func(c cellColumn) bool { return c.said })
+	}
 	return ok && h.cells.same(a.row, whole)
 }
 
@@ -209,11 +212,13 @@ type cells struct {
 	stored  arrow.RecordBatch // may be nil
 	columns []cellColumn      // of the table, those that a source has
 	keeps   bool              // the table has columns that the source has not: they stay as they were
+	last    bool              // there are columns that are not tracked
 }
 
 // cellColumn is a column of the table: where it is in the rows of the commit and in those that are stored, or -1.
 type cellColumn struct {
 	fresh, stored int
+	said          bool // by the source, and neither of the key nor the sequence
 	tracked       bool
 }
 
@@ -227,7 +232,9 @@ func newCells(u *upsert, stored arrow.RecordBatch) cells {
 			col.stored = columnNamed(stored.Schema(), f.Name)
 		}
 		_, ours := fillNamed(u.t.a.fills, f.Name)
-		col.tracked = !ours && !f.Generated() && !containsFold(u.t.key(), f.Name) && !containsFold(o.SequenceBy, f.Name)
+		col.said = !ours && !f.Generated() && !containsFold(u.t.key(), f.Name) && !containsFold(o.SequenceBy, f.Name)
+		col.tracked = col.said && u.t.a.opts.Periods.tracks(f.Name)
+		c.last = c.last || col.said && !col.tracked
 		c.columns = append(c.columns, col)
 	}
 	return c
@@ -251,8 +258,17 @@ func (c cells) cell(v values, column int) cell {
 
 // same reports whether two rows say the same in all columns that are tracked.
 func (c cells) same(a, b values) bool {
+	return c.equal(a, b, func(col cellColumn) bool { return col.tracked })
+}
+
+func (c cells) shows() bool { return c.last }
+
+func (c cells) repeats() int { return c.u.t.a.opts.Periods.Repeats }
+
+// equal reports whether two rows say the same in these columns.
+func (c cells) equal(a, b values, in func(cellColumn) bool) bool {
 	for i, col := range c.columns {
-		if !col.tracked {
+		if !in(col) {
 			continue
 		}
 		x, at := c.array(i, c.cell(a, i))

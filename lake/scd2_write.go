@@ -80,23 +80,23 @@ func (h *history) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWri
 
 // differs finds the rows of a key that are not as they are stored.
 func (h *history) differs(i int) (k keyRows) {
-	left := map[int32]period{}
+	left := map[string]period{} // by when they began
 	for _, p := range h.had[i] {
-		left[p.row.stored] = p
+		left[p.from] = p
 	}
 	for _, p := range h.periods[i] {
-		was, is := left[p.row.stored]
-		if !is || len(p.row.rows) > 0 || was.from != p.from {
+		was, is := left[p.from]
+		delete(left, p.from)
+		says := len(p.row.rows) == 0 && p.row.stored == was.row.stored
+		switch {
+		case !is:
 			k.put, k.was = append(k.put, p), append(k.was, noRow)
-			continue
-		}
-		delete(left, p.row.stored)
-		if was.to != p.to || was.last != p.last || !slices.Equal(was.also, p.also) {
-			k.put, k.was = append(k.put, p), append(k.was, p.row.stored)
+		case !says || was.to != p.to || was.last != p.last || !slices.Equal(was.also, p.also):
+			k.put, k.was = append(k.put, p), append(k.was, was.row.stored)
 		}
 	}
-	for row := range left {
-		k.gone = append(k.gone, row)
+	for _, p := range left {
+		k.gone = append(k.gone, p.row.stored)
 	}
 	slices.Sort(k.gone)
 	return k

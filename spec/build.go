@@ -255,6 +255,7 @@ func (b *Builder) targetOptions(p *Pipeline, obs freshet.Observer) *lake.TargetO
 func (t *Delta) modeOptions() *lake.TargetOptions {
 	opts := &lake.TargetOptions{ChangeColumns: t.changeColumns(), ChangeFeed: t.ChangeLog.Value == feed}
 	opts.Periods, opts.ModeBefore = t.Periods, t.ModeBefore.Value
+	opts.Periods.Track, opts.Periods.Ignore, opts.Periods.Repeats = texts(t.Track), texts(t.Ignore), int(t.Repeats)
 	opts.Dedupe = t.Dedupe.options()
 	if t.keyed() {
 		opts.Mode = lake.Mode(t.Mode)

@@ -143,7 +143,8 @@ func (p *Pipeline) checkKeyColumns(w *walk) {
 	for _, f := range w.schema.Fields() {
 		names = append(names, f.Name)
 	}
-	for _, c := range slices.Concat(p.Target.Delta.Key, p.Target.Delta.SequenceBy, p.Target.Delta.Dedupe.columns()) {
+	for _, c := range slices.Concat(p.Target.Delta.Key, p.Target.Delta.SequenceBy, p.Target.Delta.Dedupe.columns(),
+		p.Target.Delta.Track, p.Target.Delta.Ignore) {
 		same := func(n string) bool { return strings.EqualFold(n, c.Value) }
 		if c.at != nil && c.Value != "" && !slices.ContainsFunc(names, same) && !slices.ContainsFunc(w.broken, same) {
 			w.r.add(c.at.where, freshet.CodeUnknownColumn, suggest(c.Value, names), "%q is not among the columns", c.Value)

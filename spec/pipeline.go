@@ -84,8 +84,10 @@ type Delta struct {
 	MaxLag        MaxLag
 	// OnTableError is what becomes of a table that fails: "stop", "park" or "".
 	OnTableError string
-	// Periods name the columns of a history.
-	Periods lake.PeriodOptions
+	// Periods name the columns of a history; Track, Ignore and Repeats say what it is of.
+	Periods       lake.PeriodOptions
+	Track, Ignore []Text
+	Repeats       int64
 	// ChangeColumns are the change columns; "all" stands for all of them.
 	ChangeColumns []string
 	// ChangeLog is the table that gets every change; "feed": the table's own change data feed.
