@@ -2,10 +2,13 @@ package delta
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/freshet-io/freshet/store"
 )
 
 // Support says whether an engine can do something.
@@ -41,9 +44,23 @@ func (s *Snapshot) Compatibility() []EngineSupport {
 	return all
 }
 
-// neededToRead are the features that a reader must know.
+// Compatibility is Snapshot.Compatibility of the newest version of the table at st, also of one that this package cannot
+// read itself. Errors: as Open, but for ErrUnsupportedFeature.
+func Compatibility(ctx context.Context, st store.Store, opts *OpenOptions) ([]EngineSupport, error) {
+	t := newTable(st, opts)
+	t.unread = true
+	snap, err := t.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return snap.Compatibility(), nil
+}
+
+// neededToRead are the features that a reader must know. A version that nobody has heard of stands for one.
 func (p *Protocol) neededToRead() []string {
 	switch {
+	case p.MinReaderVersion > featureReaderVersion:
+		return append(slices.Clone(p.ReaderFeatures), fmt.Sprintf("reader version %d", p.MinReaderVersion))
 	case p.MinReaderVersion >= featureReaderVersion:
 		return p.ReaderFeatures
 	case p.MinReaderVersion == 2:
@@ -173,6 +190,9 @@ func sparkSupport(p *Protocol) EngineSupport {
 	}
 	read := oldest(readers, "read", p.MinReaderVersion >= featureReaderVersion, &r.Read)
 	write := oldest(writers, "write", p.MinWriterVersion >= featureWriterVersion, &r.Write)
+	if r.Read != SupportYes && r.Write == SupportYes {
+		r.Write = r.Read
+	}
 	r.Version = "Delta Lake " + write + " and later"
 	if read != write {
 		r.Reasons = append(r.Reasons, "read: Delta Lake "+read+" and later")

@@ -2,6 +2,7 @@ package delta_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,6 +67,27 @@ func TestCompatibility_TablesOfOthers_AgreesWithWhatWeCanOpen(t *testing.T) {
 		}
 		if s := supportOf(t, snapshot(t, table), "Freshet"); s.Read != delta.SupportYes {
 			t.Errorf("%s: opened, and yet %+v", path, s)
+		}
+	}
+}
+
+// TestCompatibility_TableThatCannotBeRead_IsToldStill has tables of features, versions and types that nobody here knows.
+func TestCompatibility_TableThatCannotBeRead_IsToldStill(t *testing.T) {
+	for name, want := range map[string]string{
+		"delta-io__delta-kernel-rs/golden/deltalog-invalid-protocol-version": "read: it does not know reader version 99",
+		"delta-io__delta-kernel-rs/data/table-with-geo":                      "read: it does not know geospatial",
+	} {
+		dir := filepath.Join(filepath.Dir(filepath.Dir(parquetTesting(t))), "delta", name, "delta")
+		if _, err := delta.Open(t.Context(), disk(t, dir), nil); !errors.Is(err, delta.ErrUnsupportedFeature) {
+			t.Errorf("%s: got %v, want ErrUnsupportedFeature", name, err)
+		}
+		all, err := delta.Compatibility(t.Context(), disk(t, dir), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		us := all[len(all)-1]
+		if us.Read != delta.SupportNo || us.Write == delta.SupportYes || !slices.Contains(us.Reasons, want) {
+			t.Errorf("%s: got %+v, want %q", name, us, want)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet/metadata"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 	parquetschema "github.com/apache/arrow-go/v18/parquet/schema"
@@ -22,20 +21,18 @@ func (f *parquetInput) read(ctx context.Context, st store.Store, stats bool) (sc
 		return nil, err
 	}
 	err = guardScan(f.object.Key, func() error {
-		pages, err := pqarrow.NewFileReader(file.Reader, pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
+		m := file.MetaData()
+		fields, err := pqarrow.NewSchemaManifest(m.Schema, m.KeyValueMetadata(), &pqarrow.ArrowReadProperties{})
 		if err != nil {
 			return err
 		}
-		as, err := pages.Schema()
-		if err != nil {
+		listsOfListsIn(m.Schema, fields)
+		if schema, err = SchemaFromArrow(tableArrow(arrowFieldsOf(fields.Fields))); err != nil {
 			return err
 		}
-		if schema, err = SchemaFromArrow(tableArrow(as)); err != nil {
-			return err
-		}
-		f.rows = rowsOfGroups(file.MetaData()) // some writers leave the file's own count at zero
+		f.rows = rowsOfGroups(m) // some writers leave the file's own count at zero
 		if stats {
-			f.stats, err = footerStats(file.MetaData(), schema)
+			f.stats, err = footerStats(m, schema)
 		}
 		return err
 	})
@@ -52,7 +49,7 @@ func rowsOfGroups(m *metadata.FileMetaData) (rows int64) {
 
 // tableArrow is the schema with types that a table can have: times in µs, which scans make of the others, dictionaries
 // as their values, and all columns nullable.
-func tableArrow(s *arrow.Schema) *arrow.Schema { return arrow.NewSchema(tableFields(s.Fields()), nil) }
+func tableArrow(fields []arrow.Field) *arrow.Schema { return arrow.NewSchema(tableFields(fields), nil) }
 
 func tableFields(in []arrow.Field) []arrow.Field {
 	out := make([]arrow.Field, len(in))

@@ -119,12 +119,15 @@ func TestConvert_WhatIsNoTable_IsAnErrorThatNamesTheFile(t *testing.T) {
 	}
 }
 
-// Files of other writers are converted one by one: each gives a table that can be read, or an error.
+// Files of other writers are converted one by one: each gives a table that can be read, or an error. Those that cannot be
+// read then are broken in pages, which converting does not look at.
 func TestConvert_ParquetOfOthers_ATableOrAnError(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(parquetTesting(t), "*.parquet"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	broken := []string{"datapage_v1-corrupt-checksum.parquet",
+		"large_string_map.brotli.parquet", "rle-dict-uncompressed-corrupt-checksum.parquet"}
 	made := 0
 	for _, path := range files {
 		data, err := disk(t, filepath.Dir(path)).Get(context.Background(), filepath.Base(path))
@@ -143,6 +146,9 @@ func TestConvert_ParquetOfOthers_ATableOrAnError(t *testing.T) {
 		rows := int64(0)
 		for rec, err := range snapshot(t, c.Table).Scan(context.Background(), nil) {
 			if err != nil {
+				if !slices.Contains(broken, filepath.Base(path)) {
+					t.Errorf("%s: %v", filepath.Base(path), err)
+				}
 				rows = -1
 				break
 			}

@@ -204,7 +204,7 @@ func (b *builder) snapshot(before *Snapshot) (*Snapshot, error) {
 	if s.state.proto == nil {
 		return nil, corrupt("version %d of %s has no protocol", b.version, b.table.st.URL())
 	}
-	if err := s.state.proto.checkRead(); err != nil {
+	if err := s.state.proto.checkRead(); err != nil && !b.table.unread {
 		return nil, err
 	}
 	if s.state.meta == nil {
@@ -219,6 +219,9 @@ func (b *builder) snapshot(before *Snapshot) (*Snapshot, error) {
 		return s, nil
 	}
 	schema, err := ParseSchema(s.state.meta.SchemaString)
+	if err != nil && b.table.unread {
+		schema, err = &Schema{}, nil // it has types that are not known
+	}
 	if err != nil {
 		return nil, fmt.Errorf("version %d: %w", b.version, err)
 	}

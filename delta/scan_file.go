@@ -87,9 +87,7 @@ func (r *fileReader) open() error {
 	if r.schema, err = pqarrow.NewSchemaManifest(r.file.MetaData().Schema, nil, nil); err != nil {
 		return err
 	}
-	for i := range r.schema.Fields {
-		listsOfLists(r.file.MetaData().Schema.Root().Field(i), &r.schema.Fields[i])
-	}
+	listsOfListsIn(r.file.MetaData().Schema, r.schema)
 	fields := arrowFieldsOf(r.schema.Fields)
 	for i := range p.read {
 		c, at, read := fileColumn{}, -1, &p.read[i]
@@ -110,6 +108,12 @@ func (r *fileReader) open() error {
 		r.columns = append(r.columns, c)
 	}
 	return nil
+}
+
+func listsOfListsIn(s *schema.Schema, m *pqarrow.SchemaManifest) {
+	for i := range m.Fields {
+		listsOfLists(s.Root().Field(i), &m.Fields[i])
+	}
 }
 
 // listsOfLists makes lists, whose elements early writers left as a repeated group that is itself a list, lists of lists: the

@@ -44,6 +44,7 @@ type Table struct {
 	st      store.Store
 	engine  string
 	outside func(ctx context.Context, url string) (store.Store, error)
+	unread  bool // only the log is of interest: no table is refused for what readers must know
 
 	mu     sync.Mutex
 	newest *Snapshot

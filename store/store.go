@@ -30,6 +30,8 @@ var (
 	ErrAmbiguous = errors.New("result of the write is unknown")
 	// ErrPermission says that the store refused the credentials or the caller's rights.
 	ErrPermission = errors.New("permission denied")
+	// ErrNoBucket says that there is no bucket, or container, of the name.
+	ErrNoBucket = errors.New("does not exist")
 	// ErrFull says that the store has no room left.
 	ErrFull = errors.New("no space left in the store")
 	// ErrUnavailable says that the store did not answer, or asked to come back later; nothing was written.

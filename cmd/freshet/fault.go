@@ -153,7 +153,7 @@ func tableError(table string, err error) error {
 		e.Fix = "look for versions with `freshet table history`"
 	case errors.Is(err, delta.ErrUnsupportedFeature):
 		e.Code, e.Class, e.Msg, e.Err = freshet.CodeUnsupported, freshet.ClassInput, err.Error(), nil
-		e.Fix = "an engine that knows it can drop it; or take a version from before it: --version N"
+		e.Fix = "`freshet table compat " + table + "` tells which engines know it; or take a version from before it: --version N"
 	case errors.As(err, &sum):
 		e.Code, e.Class, e.Msg, e.Err = freshet.CodeCorrupt, freshet.ClassFailure, sum.Error(), nil
 		e.Fix = "look into the log, or into a backup of it; if the log is right, delete " + sum.Path
@@ -172,6 +172,9 @@ func tableError(table string, err error) error {
 	case errors.As(err, &failed):
 		e.Code, e.Class, e.Msg, e.Err = freshet.CodeStepFault, freshet.ClassInput, err.Error(), nil
 		e.Place, e.Fix = "--where", "leave such rows out by another condition before it, or use TRY_CAST or NULLIF"
+	case errors.Is(err, store.ErrNoBucket):
+		e.Code, e.Class, e.Msg = freshet.CodeNoTable, freshet.ClassInput, "there is nothing here"
+		e.Fix = "look at the name of the bucket, or create it"
 	case errors.Is(err, store.ErrPermission):
 		e.Code, e.Class, e.Msg = freshet.CodeStoreRefused, freshet.ClassEnvironment, "the store refuses us"
 		e.Fix = "check the credentials, and the rights on folder or bucket"

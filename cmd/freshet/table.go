@@ -72,11 +72,7 @@ func (v *version) String() string {
 func (*version) Type() string { return "int" }
 
 func (c *cli) openTable(ctx context.Context, name string) (*delta.Table, error) {
-	project, err := c.openProject("", true)
-	if err != nil {
-		return nil, err
-	}
-	st, err := project.OpenTable(ctx, tableArgument(name))
+	st, err := c.tableStore(ctx, name)
 	if err != nil {
 		return nil, err
 	}

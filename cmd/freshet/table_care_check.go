@@ -101,17 +101,18 @@ func (c *cli) tableCompat() *cobra.Command {
 		Short: "Which engines can read and write a table, and why not",
 		Long: `Tell which engines can read and write a table as it is, and which of its features are in the way of the others. It goes by
 the table's protocol, and by what engines are known to stumble over besides; "unknown" is what neither their
-documents nor a test say. -o json has the sources.`,
+documents nor a test say. -o json has the sources. Of the newest version it tells this also where freshet cannot read
+the table itself.`,
 		Example: `  freshet table compat ./lake/orders
   freshet table compat bronze.orders -o json`,
 		Args: args(1, 1, "one TABLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			snap, err := c.snapshot(cmd.Context(), args[0], a)
+			engines, err := c.engines(cmd.Context(), args[0], a)
 			if err != nil {
 				return err
 			}
 			var records []record
-			for _, s := range snap.Compatibility() {
+			for _, s := range engines {
 				records = append(records, record{{name: "engine", value: s.Engine}, {name: "version", value: s.Version},
 					{name: "read", value: string(s.Read)}, {name: "write", value: string(s.Write)},
 					{name: "why", value: orEmpty(s.Reasons), text: orDash(strings.Join(s.Reasons, "; "))},
@@ -123,4 +124,21 @@ documents nor a test say. -o json has the sources.`,
 	a.add(cmd)
 	c.outputFlag(cmd, &output)
 	return cmd
+}
+
+// engines are those that can use the table, and those that cannot.
+func (c *cli) engines(ctx context.Context, name string, a at) ([]delta.EngineSupport, error) {
+	if a.version >= 0 || a.asOf != "" {
+		snap, err := c.snapshot(ctx, name, a)
+		if err != nil {
+			return nil, err
+		}
+		return snap.Compatibility(), nil
+	}
+	st, err := c.tableStore(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	engines, err := delta.Compatibility(ctx, st, nil)
+	return engines, tableError(name, err)
 }

@@ -149,7 +149,7 @@ func (s *service) Judge(call *rest.Call, a *rest.Answer) error {
 	is := rest.Refused(a)
 	switch code(a) {
 	case "ContainerNotFound":
-		return fmt.Errorf("container %q of the account %s does not exist; create it first", s.container, s.account)
+		return fmt.Errorf("container %q of the account %s %w; create it first", s.container, s.account, store.ErrNoBucket)
 	case "ServerBusy", "OperationTimedOut":
 		return nil
 	}
@@ -161,7 +161,7 @@ func (s *service) Judge(call *rest.Call, a *rest.Answer) error {
 		return fmt.Errorf("the server refuses: %s", code(a))
 	case http.StatusNotFound:
 		if call.Method == http.MethodPut {
-			return fmt.Errorf("container %q of the account %s does not exist; create it first", s.container, s.account)
+			return fmt.Errorf("container %q of the account %s %w; create it first", s.container, s.account, store.ErrNoBucket)
 		}
 	}
 	return is

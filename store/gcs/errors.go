@@ -102,7 +102,7 @@ func (s *service) Judge(call *rest.Call, a *rest.Answer) error {
 }
 
 func noBucket(bucket string) error {
-	return fmt.Errorf("bucket %q does not exist; create it first", bucket)
+	return fmt.Errorf("bucket %q %w; create it first", bucket, store.ErrNoBucket)
 }
 
 // explain reads the body of an error; what is no such body has neither.

@@ -47,7 +47,7 @@ func (s *Store) refusal(err error) error {
 	}
 	switch code(err) {
 	case noSuchBucket:
-		return fmt.Errorf("bucket %q does not exist; create it first: %v", s.bucket, err)
+		return fmt.Errorf("bucket %q %w; create it first: %v", s.bucket, store.ErrNoBucket, err)
 	case "PermanentRedirect", "MovedPermanently", "AuthorizationHeaderMalformed",
 		"IllegalLocationConstraintException":
 		return fmt.Errorf("bucket %q is in another region than %q; set AWS_REGION to %q: %w",
