@@ -152,3 +152,21 @@ func TestTruncate_Keep_QuarantineTells(t *testing.T) {
 		sameRows(t, "the table", m.rows(t, "public_keyed", "id"), []string{"|1"})
 	})
 }
+
+func TestTruncate_OfAChangeLog_RowTells(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, mirroredDDL)
+		m := newMirror(t, address)
+		run := func() {
+			if err := m.pipeline(m.source(t, true), lake.Append).Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run()
+		do(t, conn, "insert into public.keyed (id) values (1); truncate public.keyed; insert into public.keyed (id) values (1)")
+		run()
+		sameRows(t, "the log", m.rows(t, "public_keyed", lake.ChangeTypeColumn, "id", "n"),
+			[]string{"|insert|1|(null)", "|insert|1|(null)", "|truncate|(null)|(null)"})
+	})
+}
