@@ -240,8 +240,7 @@ func (s *Source) became(f *feed, rel *pgoutput.Rel) error {
 	if was == 0 || was == rel.OID || f.table == nil {
 		return nil
 	}
-	s.o.Log.Warn("the table was dropped and made anew: rows that were put into it before it was published are not in the log",
-		"table", f.sourceName())
+	s.o.Log.Warn("the table was dropped and made anew", "table", f.sourceName())
 	if !s.wants(f) {
 		return nil
 	}

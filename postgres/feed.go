@@ -20,6 +20,7 @@ type feed struct {
 	name  string    // of the table that they are for
 	of    [2]string // schema and name of the table in the source
 	load  *load     // its history; nil: all of that is returned
+	whose uint32    // OID of the table that this is the history of
 	oid   uint32    // the table's, as the log said last; 0: it has not
 	lane  freshet.Lane
 	after int64     // up to here everything was returned, or is held downstream

@@ -71,6 +71,7 @@ func (h *history) look(ctx context.Context, l *load) error {
 		return err
 	}
 	l.table, l.shape, l.key, l.schema, l.of = t, shape, key, schema, nil
+	h.observe(l, false)
 	slices.SortStableFunc(h.loads, func(a, b *load) int { return rank(a) - rank(b) })
 	return nil
 }

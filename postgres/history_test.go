@@ -72,6 +72,70 @@ func TestHistory_ChurnAndCuts_ChangesPlayedBackEqualTheSource(t *testing.T) {
 	})
 }
 
+// Without a key that can be put in order a table is read at once: what is appended of it is its rows, and what happened since.
+func TestHistory_NoKey_EachRowOnce(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, `create table public.plain (id bigint, v text); alter table public.plain replica identity full;
+insert into public.plain select g % 700, repeat('x', g % 50) from generate_series(1, 20000) g;
+create table public.words (id text collate "en-x-icu" primary key, v text); insert into public.words
+select 'w' || g, 'v' from generate_series(1, 3000) g`)
+		m := newMirror(t, address)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- m.pipeline(m.source(t, false), lake.Append).Run(ctx) }()
+		for n := range 60 {
+			do(t, conn, fmt.Sprintf(`insert into public.plain select %[1]d, 'new' from generate_series(1, 20);
+delete from public.plain where id = %[1]d and v = 'new'; insert into public.words values ('x%[1]d', 'new')`, n))
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if err := m.pipeline(m.source(t, true), lake.Append).Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		sameRows(t, "words", m.playBack(t, "words", []string{"id", "v"}), truth(t, conn, "words", "id", "v"))
+		left := map[string]int{}
+		for _, c := range m.values(t, "public_plain", lake.ChangeTypeColumn, "id", "v") {
+			row := "|" + c[1] + "|" + c[2]
+			if left[row]++; c[0] == "delete" {
+				left[row] -= 2
+			}
+		}
+		for _, row := range truth(t, conn, "plain", "id", "v") {
+			left[row]--
+		}
+		for row, n := range left {
+			if n != 0 {
+				t.Fatalf("%s is there %d times more than in the source", row, n)
+			}
+		}
+	})
+}
+
+// Tables that are made while the stream goes on, and one that is made again, are loaded with what they had before the log told
+// of them.
+func TestHistory_TablesComeLater_Loaded(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, "create table public.first (id bigint primary key, v text)")
+		m := newMirror(t, address)
+		m.catchUp(t)
+		publication := quoteName(m.options.Slot)
+		do(t, conn, `create table public.second (id bigint primary key, v text);
+insert into public.second select g, 'old' from generate_series(1, 3000) g;
+drop table public.first; create table public.first (id bigint primary key, v text);
+insert into public.first select g, 'again' from generate_series(1, 2000) g;
+alter publication `+publication+` add table public.second, public.first;
+insert into public.second values (0, 'new'); update public.first set v = 'changed' where id = 7`)
+		m.catchUp(t)
+		for _, table := range []string{"first", "second"} {
+			sameRows(t, table, m.rows(t, "public_"+table, "id", "v"), truth(t, conn, table, "id", "v"))
+		}
+	})
+}
+
 // Tables and their change logs are committed one after the other: whichever a process leaves behind gets what it lacks, and
 // the other nothing twice.
 func TestHistory_ChurnAndCuts_ChangeLogsBesideEqualToo(t *testing.T) {

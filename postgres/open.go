@@ -171,7 +171,7 @@ func (s *Source) resume(ctx context.Context, conn *pgconn.PgConn, tables []*cata
 // not tell of all that transactions do which have begun.
 func (s *Source) appear(ctx context.Context, t *Table, start pgoutput.LSN, late bool) (*feed, error) {
 	schema, name := t.Schema, t.Name
-	f := &feed{name: s.o.Table(schema, name), of: [2]string{schema, name}, lane: s.server.lane(), level: time.Now()}
+	f := &feed{name: s.o.Table(schema, name), of: [2]string{schema, name}, whose: t.OID, lane: s.server.lane(), level: time.Now()}
 	for other, of := range s.feeds {
 		if of.name == f.name {
 			return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: schema + "." + name,
@@ -191,6 +191,39 @@ func (s *Source) appear(ctx context.Context, t *Table, start pgoutput.LSN, late 
 		s.order = append(s.order, s.feeds[table])
 	}
 	return f, nil
+}
+
+// remade begins the history of a table that was made under the name of one that is gone.
+func (s *Source) remade(ctx context.Context, f *feed, oid uint32) error {
+	f.whose = oid
+	if f.load != nil {
+		s.history.remove(f.load)
+	}
+	if s.o.History.Skip {
+		return nil
+	}
+	s.history.add(f, oid)
+	l := f.load
+	l.late = true
+	p, err := s.down.Resume(ctx, f.name, []freshet.Lane{l.lane})
+	if err != nil {
+		return err
+	}
+	if _, known := p[l.lane]; !known {
+		if p, err = s.down.Start(ctx, f.name, freshet.Progress{l.lane: 0}); err != nil {
+			return err
+		}
+	}
+	return s.unfold(ctx, l, p[l.lane])
+}
+
+// unfold has the load go on behind so many chunks.
+func (s *Source) unfold(ctx context.Context, l *load, done int64) error {
+	if done == wholeHistory {
+		s.history.remove(l)
+		return nil
+	}
+	return l.resume(ctx, s, done)
 }
 
 // locate asks where the feed goes on, and records its starts if it has none: in the log and in its history.
@@ -224,14 +257,10 @@ func (s *Source) locate(ctx context.Context, f *feed, start pgoutput.LSN, late b
 	s.mu.Lock()
 	s.durable[f.name] = f.after
 	s.mu.Unlock()
-	switch {
-	case f.load == nil:
-	case p[f.load.lane] == wholeHistory:
-		s.history.remove(f.load)
-	default:
-		return f.load.resume(ctx, s, p[f.load.lane])
+	if f.load == nil {
+		return nil
 	}
-	return nil
+	return s.unfold(ctx, f.load, p[f.load.lane])
 }
 
 // begin begins the stream behind what was taken, waiting out that the server does not answer, or that another connection

@@ -312,6 +312,11 @@ func (s *Source) describe(ctx context.Context, rel *pgoutput.Rel) error {
 	if !f.empty() {
 		s.part(f)
 	}
+	if f.whose != rel.OID {
+		if err := s.remade(ctx, f, rel.OID); err != nil {
+			return err
+		}
+	}
 	return f.describe(ctx, s, rel, true)
 }
 

@@ -110,6 +110,9 @@ func (r *runner) tick(mode string, m *meter) {
 // progressLine is one pipeline's line: `bronze.orders running 1 234 567 rows 52.1 k rows/s backlog 12 k v42`.
 func progressLine(t metrics.Totals, rate float64) string {
 	parts := []string{t.Namespace + "." + t.Pipeline, t.State, number(t.Rows) + " rows", short(rate) + " rows/s"}
+	if l := t.Loading; l.Tables > 0 {
+		parts = append(parts, loadingText(l))
+	}
 	if t.Backlog >= 0 {
 		parts = append(parts, "backlog "+short(float64(t.Backlog)))
 	}
@@ -128,6 +131,18 @@ func progressLine(t metrics.Totals, rate float64) string {
 	return strings.Join(parts, "  ")
 }
 
+// loadingText is how far the loading of tables is: `loading 2 tables ≈ 61 % ETA 6m10s`.
+func loadingText(l metrics.Loading) string {
+	text := "loading " + plural(int64(l.Tables), "table")
+	if l.Of > 0 {
+		text += fmt.Sprintf(" ≈ %d %%", 100*l.Rows/l.Of)
+	}
+	if l.Left > 0 {
+		text += " ETA " + l.Left.String()
+	}
+	return text
+}
+
 func jsonLine(t metrics.Totals, m *meter) string {
 	r := record{
 		{name: "time", value: time.Now().UTC()}, {name: "pipeline", value: t.Namespace + "." + t.Pipeline},
@@ -135,6 +150,9 @@ func jsonLine(t metrics.Totals, m *meter) string {
 		{name: "bytes_read", value: t.Bytes},
 		{name: "rows", value: t.Rows}, {name: "rejects", value: t.Rejects}, {name: "commits", value: t.Commits},
 		{name: "rows_per_second", value: int64(m.rate(t))}, {name: "backlog_records", value: t.Backlog},
+		{name: "loading_tables", value: t.Loading.Tables}, {name: "loading_rows", value: t.Loading.Rows},
+		{name: "loading_rows_expected", value: t.Loading.Of},
+		{name: "loading_seconds_left", value: int64(t.Loading.Left.Seconds())},
 		{name: "trouble", value: t.Trouble}, {name: "paused", value: t.Paused},
 	}
 	line, err := r.json()

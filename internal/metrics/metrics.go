@@ -35,6 +35,7 @@ type Metrics struct {
 	records, bytes, rows, rejects     *prometheus.CounterVec
 	commits, conflicts, retries       *prometheus.CounterVec
 	upkeeps, upkeepTime, lossy        *prometheus.CounterVec
+	loaded, expected                  *prometheus.GaugeVec
 	stages, commitTime, latency       *prometheus.HistogramVec
 	state, backlog, lag, tableAgeDesc *prometheus.Desc
 	kept, safe, left                  *prometheus.Desc
@@ -57,6 +58,7 @@ type pipeline struct {
 	tables  map[string]time.Time // the newest committed origin time
 	newest  time.Time            // among all records that were committed
 	totals  Totals
+	loading loading
 }
 
 // Totals are sums over a pipeline's run so far.
@@ -73,6 +75,7 @@ type Totals struct {
 	Newest              time.Time
 	LastVersion         int64
 	LastTable           string
+	Loading             Loading
 }
 
 // New returns metrics of a process of this version.
@@ -91,6 +94,13 @@ func New(version string) *Metrics {
 		m.registry.MustRegister(h)
 		return h
 	}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, append(labels[:2:2], "table"))
+		m.registry.MustRegister(g)
+		return g
+	}
+	m.loaded = gauge("freshet_history_rows_done", "Rows read of a table that is loaded.")
+	m.expected = gauge("freshet_history_rows_expected", "Rows that the origin estimates that table to have.")
 	m.records = counter("freshet_source_records_total", "Records read.", "source_type")
 	m.bytes = counter("freshet_source_bytes_total", "Payload bytes read.", "source_type")
 	m.rows = counter("freshet_rows_written_total", "Rows committed.", "table", "op")
@@ -229,7 +239,7 @@ func (m *Metrics) Totals() []Totals {
 		t := p.totals
 		t.Namespace, t.Pipeline, t.State, t.Newest = p.namespace, p.name, p.state, p.newest
 		t.Trouble, t.Paused = p.outstanding(now), p.paused
-		t.Backlog = p.behind()
+		t.Backlog, t.Loading = p.behind(), p.loading.sum(now)
 		p.mu.Unlock()
 		all = append(all, t)
 	}

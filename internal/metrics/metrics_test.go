@@ -40,6 +40,7 @@ func TestMetrics_Names_AreKept(t *testing.T) {
 	o.Stale("bronze.orders")
 	o.Lossy("bronze.orders", "total", 3)
 	o.Held(freshet.Held{Retained: 4096, Safe: 1024, PerSecond: 512, Left: 2 * time.Second})
+	o.Loading(freshet.Loading{Table: "bronze.orders", Rows: 10, Of: 40})
 	code, body := get(t, m, "/metrics")
 	if code != http.StatusOK {
 		t.Fatalf("/metrics: status %d", code)
@@ -62,6 +63,8 @@ func TestMetrics_Names_AreKept(t *testing.T) {
 		`freshet_source_kept_bytes{` + labels + `} 4096`, `freshet_source_safe_bytes{` + labels + `} 1024`,
 		`freshet_source_seconds_left{` + labels + `} 2`,
 		`freshet_lossy_values_total{` + labels + `,table="bronze.orders"} 3`,
+		`freshet_history_rows_done{` + labels + `,table="bronze.orders"} 10`,
+		`freshet_history_rows_expected{` + labels + `,table="bronze.orders"} 40`,
 		`freshet_retries_total{` + labels + `} 1`,
 		`freshet_pipeline_state{` + labels + `,state="running"} 1`,
 		`freshet_pipeline_state{` + labels + `,state="failed"} 0`,
@@ -184,4 +187,20 @@ func TestStartOTLP_GRPC_IsUnavailable(t *testing.T) {
 	if _, err := metrics.New("1").StartOTLP(t.Context(), "1"); err == nil || !strings.Contains(err.Error(), "FRE-1401") {
 		t.Errorf("got %v, want FRE-1401", err)
 	}
+}
+
+func TestTotals_Loading_RowsAndTimeLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := metrics.New("1.2.3")
+		o := m.Observer("bronze", "shop", "postgres")
+		o.Loading(freshet.Loading{Table: "a", Rows: 100, Of: 1100}) // 100 by a process before
+		o.Loading(freshet.Loading{Table: "b", Rows: 0, Of: 5})
+		<-time.After(10 * time.Second)
+		o.Loading(freshet.Loading{Table: "a", Rows: 600, Of: 1100})
+		o.Loading(freshet.Loading{Table: "b", Rows: 7, Of: 5, Done: true})
+		got, want := m.Totals()[0].Loading, metrics.Loading{Tables: 1, Rows: 600, Of: 1100, Left: 10 * time.Second}
+		if got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	})
 }

@@ -55,6 +55,14 @@ func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer 
 			p.held = &h
 			p.mu.Unlock()
 		},
+		Loading: func(l freshet.Loading) {
+			p.mu.Lock()
+			p.loading.told(time.Now(), l)
+			table := p.label(l.Table)
+			p.mu.Unlock()
+			m.loaded.WithLabelValues(namespace, name, table).Set(float64(l.Rows))
+			m.expected.WithLabelValues(namespace, name, table).Set(float64(max(l.Of, l.Rows)))
+		},
 		State: func(state string) {
 			p.mu.Lock()
 			p.state = state
