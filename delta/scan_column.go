@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -276,9 +277,19 @@ func countBelow(levels []uint8, def uint8) (n int) {
 
 // validity has a bit for each level that is at least def.
 func validity(levels []uint8, def uint8) *memory.Buffer {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
 	bits := make([]byte, bitutil.BytesForBits(int64(len(levels))))
-	for i, l := range levels {
-		if l >= def {
+	i := 0
+	for ; i+8 <= len(levels) && def < 128; i += 8 { // eight at a time, as long as none is above 127
+		word := binary.LittleEndian.Uint64(levels[i:])
+		if word&high != 0 {
+			break
+		}
+		reached := ((word | high) - uint64(def)*ones) & high >> 7 // a byte is 1 where its level is at least def
+		bits[i>>3] = byte(reached * 0x0102040810204080 >> 56)     // which brings these bits together
+	}
+	for ; i < len(levels); i++ {
+		if levels[i] >= def {
 			bits[i>>3] |= 1 << (i & 7)
 		}
 	}

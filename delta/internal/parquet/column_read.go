@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/parquet/compress"
 
 	"github.com/freshet-io/freshet/expr"
@@ -199,11 +200,12 @@ func (r *ColumnReader) read(n int, rows []expr.Span) (v Values, err error) {
 	}
 	switch {
 	case r.c.Type != PhysicalBytes:
-		v.Fixed = make([]byte, 0, total*r.width)
+		v.Fixed = uncleared(total * r.width)[:0]
 	case r.places && r.hasDict && r.c.MaxRep == 0:
-		v.Places = make([]int32, 0, total)
+		v.Places = arrow.Int32Traits.CastFromBytes(uncleared(4 * total))[:0]
 	default:
-		v.Offsets = make([]int32, 1, total+1)
+		v.Offsets = arrow.Int32Traits.CastFromBytes(uncleared(4*total + 4))[:1]
+		v.Offsets[0] = 0
 	}
 	at := -r.behind
 	r.behind = 0
@@ -336,6 +338,7 @@ func (r *ColumnReader) take(v *Values, m int) error {
 		return err
 	}
 	if e.n < e.slots {
+		clear(dst[e.n*r.width:])
 		spread(dst, e.defs, r.width, e.n, uint8(r.c.MaxDef))
 	}
 	return nil

@@ -12,6 +12,7 @@ type dictionary struct {
 	values  []byte  // of fixed width, or texts on end, with slack behind them
 	offsets []int32 // of texts
 	longest int     // text
+	even    int     // the length of all texts, when it is one and not above slack; else 0
 }
 
 // texts is none where nothing has pointed to the dictionary since it was given up.
@@ -47,7 +48,7 @@ func (r *ColumnReader) readDict() error {
 	r.at = max(r.at, next)
 	d := &r.dict
 	d.entries = h.values
-	d.values = make([]byte, h.uncompressed)
+	d.values = uncleared(h.uncompressed + slack)[:h.uncompressed]
 	if err := r.dec.decode(d.values, packed); err != nil {
 		return err
 	}
@@ -76,8 +77,55 @@ func (d *dictionary) squeeze() error {
 		d.longest = max(d.longest, len(v))
 		rest = tail
 	}
-	d.values = append(d.values[:at], make([]byte, slack)...)
+	d.values = d.values[:at+slack]
+	if d.longest <= slack && d.longest*d.entries == at {
+		d.even = d.longest
+	}
 	return nil
+}
+
+// ends fills dst with where texts end of which the first begins at from. fit is how many of them end before most, or there.
+func (d *dictionary) ends(dst []int32, indices []uint32, from, most int) (total, fit int) {
+	total = from
+	if d.even > 0 {
+		for i := range dst {
+			total += d.even
+			dst[i] = int32(total)
+		}
+		return total, min((most-from)/d.even, len(dst))
+	}
+	for i, entry := range indices {
+		if total += int(d.offsets[entry+1] - d.offsets[entry]); total > most {
+			return total, i
+		}
+		dst[i] = int32(total)
+	}
+	return total, len(dst)
+}
+
+// copy puts texts into dst, one behind another from at on; ends are theirs. Behind the last one dst has slack. Short texts are
+// copied with what is behind them.
+func (d *dictionary) copy(dst []byte, at int, ends []int32, indices []uint32) {
+	switch {
+	case d.even > 0:
+		for _, i := range indices {
+			*(*[slack]byte)(dst[at:]) = [slack]byte(d.values[int(i)*d.even:])
+			at += d.even
+		}
+	case d.longest <= 4*slack:
+		for k, i := range indices {
+			end := int(ends[k])
+			for from := d.offsets[i]; at < end; from += slack {
+				*(*[slack]byte)(dst[at:]) = [slack]byte(d.values[from:])
+				at += slack
+			}
+			at = end
+		}
+	default:
+		for _, i := range indices {
+			at += copy(dst[at:], d.values[d.offsets[i]:d.offsets[i+1]])
+		}
+	}
 }
 
 // plainBytes takes a value off PLAIN byte arrays.

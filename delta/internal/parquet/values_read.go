@@ -205,7 +205,7 @@ const aheadBytes = 1 << 20
 func (r *ColumnReader) reserve(v *Values, size, k int) {
 	if cap(v.Data)-len(v.Data) < size+slack {
 		ahead := min(size/max(k, 1)*max(r.due-k, 0), aheadBytes, r.c.Room.rest())
-		v.Data = slices.Grow(v.Data, size+ahead+slack)
+		v.Data = append(uncleared(len(v.Data) + size + ahead + slack)[:0], v.Data...)
 	}
 }
 
@@ -268,45 +268,19 @@ func (r *ColumnReader) gatherBytes(v *Values, e *entries) error {
 	if err != nil {
 		return err
 	}
-	d := &r.dict
-	at := len(v.Data)
-	total := at
-	most := min(at+r.c.Room.rest(), maxData)
-	first := len(v.Offsets)
+	at, first := len(v.Data), len(v.Offsets)
 	v.Offsets = slices.Grow(v.Offsets, len(indices))[:first+len(indices)]
-	ends := v.Offsets[first:]
-	for i, entry := range indices {
-		if total += int(d.offsets[entry+1] - d.offsets[entry]); total > most {
-			r.fit = i
-			return ErrRoom
-		}
-		ends[i] = int32(total)
+	total, fit := r.dict.ends(v.Offsets[first:], indices, at, min(at+r.c.Room.rest(), maxData))
+	if fit < len(indices) {
+		r.fit = fit
+		return ErrRoom
 	}
 	if err := r.c.Room.spend(total - at); err != nil {
 		return err
 	}
 	r.reserve(v, total-at, len(indices))
-	out := v.Data[:total+slack]
-	switch {
-	case d.longest <= slack:
-		for k, i := range indices {
-			*(*[slack]byte)(out[at:]) = [slack]byte(d.values[d.offsets[i]:])
-			at = int(ends[k])
-		}
-	case d.longest <= 4*slack:
-		for k, i := range indices {
-			for from := d.offsets[i]; at < int(ends[k]); at += slack {
-				*(*[slack]byte)(out[at:]) = [slack]byte(d.values[from:])
-				from += slack
-			}
-			at = int(ends[k])
-		}
-	default:
-		for _, i := range indices {
-			at += copy(out[at:], d.values[d.offsets[i]:d.offsets[i+1]])
-		}
-	}
-	v.Data = out[:total]
+	r.dict.copy(v.Data[:total+slack], at, v.Offsets[first:], indices)
+	v.Data = v.Data[:total]
 	return nil
 }
 
