@@ -11,7 +11,8 @@ import (
 // historyKey is the key of a Delta target that names the columns of a history.
 func (t *Delta) historyKey() key {
 	p := &t.Periods
-	return key{name: "history", doc: "What mode scd2 keeps the history of, and the names of the columns that it adds.", is: object{keys: []key{
+	doc := "What mode scd2 keeps the history of, and the names of the columns that it adds."
+	return key{name: "history", doc: doc, is: object{keys: []key{
 		{name: "track", doc: "The columns whose changes begin a row; what changes others alone changes the row. Default: all.",
 			is: loneOrList(&t.Track, placed)},
 		{name: "ignore", doc: "In the place of track, the columns whose changes begin no row. Default: none.",
