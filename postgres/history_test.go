@@ -199,6 +199,8 @@ func (m *mirror) playBack(t *testing.T, table string, columns []string) (rows []
 		kind, unsent, row := c[2], c[3], c[4:]
 		old := state[row[0]]
 		switch {
+		case kind == "truncate":
+			clear(state)
 		case kind == "insert" && old != nil || kind != "insert" && kind != "update_postimage" && old == nil ||
 			kind == "update_postimage" && old == nil && moved == nil:
 			t.Fatalf("%s: %v finds the row %v", table, c, old)
