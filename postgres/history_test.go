@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -189,18 +190,18 @@ func (m *mirror) disturb(t *testing.T, seed uint64, mode lake.Mode) {
 func (m *mirror) playBack(t *testing.T, table string, columns []string) (rows []string) {
 	t.Helper()
 	all := m.values(t, "public_"+table, append([]string{lake.CommitVersionColumn, lake.OrdinalColumn, lake.ChangeTypeColumn,
-		"_unsent"}, columns...)...)
+		"_unsent", lake.CommittedAtColumn}, columns...)...)
 	order := func(s string) (n int) { _, _ = fmt.Sscan(s, &n); return n }
 	slices.SortStableFunc(all, func(a, b []string) int {
 		return cmp.Or(cmp.Compare(order(a[0]), order(b[0])), cmp.Compare(order(a[1]), order(b[1])), -cmp.Compare(a[2], b[2]))
 	})
-	state, moved := map[string][]string{}, []string(nil)
+	state, moved, loaded := map[string][]string{}, []string(nil), map[string]string{}
 	for _, c := range all {
-		kind, unsent, row := c[2], c[3], c[4:]
+		kind, unsent, at, row := c[2], c[3], c[4], c[5:]
 		old := state[row[0]]
 		switch {
-		case kind == "truncate":
-			clear(state)
+		case kind == "truncate": // rows that were loaded after it stand before it
+			maps.DeleteFunc(state, func(key string, _ []string) bool { return loaded[key] < at })
 		case kind == "insert" && old != nil || kind != "insert" && kind != "update_postimage" && old == nil ||
 			kind == "update_postimage" && old == nil && moved == nil:
 			t.Fatalf("%s: %v finds the row %v", table, c, old)
@@ -220,6 +221,9 @@ func (m *mirror) playBack(t *testing.T, table string, columns []string) (rows []
 				}
 			}
 			state[row[0]] = row
+			if loaded[row[0]] = ""; order(c[0]) < 1<<20 { // a chunk's
+				loaded[row[0]] = at
+			}
 		}
 	}
 	for _, row := range state {
