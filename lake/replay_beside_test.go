@@ -71,6 +71,7 @@ func TestReplay_GroupRowThatOnlyTheTableRefused_LoggedOnce(t *testing.T) {
 		return b, nil
 	}
 	replay := logged(w.open, opts)
+	defer func() { must(t, replay.Close(context.Background())) }()
 	done, err := replay.Replay(t.Context(), "t", nil, whole)
 	must(t, err)
 	if done.Entries != 1 || w.count(t, "t", "id = 2 AND n = 6") != 1 {
