@@ -144,10 +144,13 @@ func (h *history) advance(ctx context.Context, l *load) (bool, error) {
 	}
 	w := l.windows[0]
 	if w.returned {
-		if !h.past(w) {
-			return false, nil
+		if h.past(w) {
+			return true, h.close(ctx, w)
 		}
-		return true, h.close(ctx, w)
+		if h.crossed(l) {
+			return true, h.failed(ctx, l, errUnsettled)
+		}
+		return false, nil
 	}
 	if !h.due(w) {
 		return false, nil
@@ -180,6 +183,14 @@ func (h *history) due(w *window) bool {
 func (h *history) past(w *window) bool {
 	next := h.s.next
 	return h.s.reached >= w.high || next != nil && next.transaction.end > w.high
+}
+
+// crossed reports whether the stream cannot get past the first window's watermark, since its next transaction waits for the rows
+// of one behind it. That transaction was in the log when both were opened, and not visible yet: what is behind the first is
+// opened again, when it is.
+func (h *history) crossed(l *load) bool {
+	next := h.s.next
+	return next != nil && l.holds(next.transaction.xid)
 }
 
 // close finishes the first chunk of the load, behind the stream up to here.

@@ -73,6 +73,25 @@ func TestHistory_ChurnAndCuts_ChangesPlayedBackEqualTheSource(t *testing.T) {
 	})
 }
 
+// A transaction can be in the log and not visible yet when two chunks of a table are opened: it comes before the place that the
+// first one waits for, and behind the rows of the second, which come after the first one is finished.
+func TestHistory_UnseenByTwoChunks_SecondIsOpenedAgain(t *testing.T) {
+	s := &Source{next: &arrival{transaction: &transaction{xid: 15, end: 50}}}
+	s.history = newHistory(s)
+	ended, parts := false, make(chan *part)
+	close(parts)
+	seen := visibility{xmin: 15, xmax: 20, running: map[uint64]struct{}{15: {}}}
+	l := &load{feed: &feed{}}
+	l.windows = []*window{{load: l, watermark: watermark{seen: seen, high: 100}, returned: true},
+		{load: l, watermark: watermark{seen: seen, high: 110}, parts: parts, end: func() { ended = true }}}
+	s.history.loads = []*load{l}
+	acted, err := s.history.step(t.Context())
+	if err != nil || !acted || !ended || len(l.windows) != 1 || s.history.holds(*s.next) {
+		t.Errorf("got %v, %v, the second ended: %v, %d windows, which hold the transaction: %v; wanted it to go on", acted, err, ended,
+			len(l.windows), s.history.holds(*s.next))
+	}
+}
+
 // Without a key that can be put in order a table is read at once: what is appended of it is its rows, and what happened since.
 func TestHistory_NoKey_EachRowOnce(t *testing.T) {
 	onServers(t, func(t *testing.T, address string) {
