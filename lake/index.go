@@ -1,7 +1,6 @@
 package lake
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -147,7 +146,7 @@ func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 	if r.x.Version() == snap.Version() && r.showsTombstones() {
 		return nil
 	}
-	err := r.forward(ctx, snap)
+	err := r.forward(ctx, snap, snap.Version())
 	if err == nil || !errors.Is(err, keyindex.ErrRebuild) && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
@@ -287,96 +286,6 @@ func (r *rowIndex) addAll(ctx context.Context, snap *delta.Snapshot, c *indexCha
 	return r.addFiles(ctx, snap, c, files)
 }
 
-// forward brings the index to the snapshot by the commits between. Errors: store.ErrNotFound when one of them is gone, or
-// when the index is of no version that leads here.
-func (r *rowIndex) forward(ctx context.Context, snap *delta.Snapshot) error {
-	from := r.x.Version() + 1
-	if from == 0 || from > snap.Version()+1 {
-		return fmt.Errorf("bring the key index to version %d: %w", snap.Version(), store.ErrNotFound)
-	}
-	c, err := r.begin(snap.Version())
-	if err != nil {
-		return err
-	}
-	err = r.readCommits(ctx, snap, c, from)
-	if err == nil {
-		err = r.bury(ctx, c)
-	}
-	if err != nil {
-		return errors.Join(err, c.Discard())
-	}
-	return r.commit(ctx, c.Change)
-}
-
-// touchedFile is what commits of others made of a file.
-type touchedFile struct {
-	data bool                  // a commit that removed it took rows out of the table, or wrote them elsewhere
-	was  *delta.DeletionVector // before the first of them, where that removed it
-	add  *delta.Add            // without statistics; nil: it is gone
-}
-
-// readCommits adds to the change what the commits from a version up to the snapshot did to files.
-func (r *rowIndex) readCommits(ctx context.Context, snap *delta.Snapshot, c *indexChange, from int64) error {
-	touched, err := touchedFiles(ctx, snap, from)
-	if err != nil {
-		return err
-	}
-	var fresh []delta.Add
-	for path, f := range touched {
-		r.files.drop(path)
-		c.gone = c.gone || f.add == nil || c.Has(path)
-		switch {
-		case f.add == nil:
-			c.moved = c.moved || f.data && c.Has(path)
-			c.files[path] = true
-			c.Remove(path)
-		case !c.Has(path):
-			fresh = append(fresh, *f.add)
-		default:
-			if err := r.remark(ctx, snap, c, *f.add, f.was); err != nil {
-				return err
-			}
-		}
-	}
-	return r.addFiles(ctx, snap, c, fresh)
-}
-
-// touchedFiles are the files that the commits from a version up to the snapshot added or removed, by path. A commit that
-// gives a file another deletion vector does both, in any order.
-func touchedFiles(ctx context.Context, snap *delta.Snapshot, from int64) (map[string]*touchedFile, error) {
-	touched := map[string]*touchedFile{}
-	if from > snap.Version() {
-		return touched, nil
-	}
-	for lc, err := range snap.Table().Commits(ctx, from, snap.Version()) {
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range lc.Actions {
-			if a.Remove == nil {
-				continue
-			}
-			f := touched[a.Remove.Path]
-			if f == nil {
-				f = &touchedFile{was: a.Remove.DeletionVector}
-				touched[a.Remove.Path] = f
-			}
-			f.add, f.data = nil, f.data || a.Remove.DataChange
-		}
-		for _, a := range lc.Actions {
-			if a.Add == nil {
-				continue
-			}
-			if f := touched[a.Add.Path]; f == nil {
-				touched[a.Add.Path] = &touchedFile{add: a.Add}
-			} else {
-				f.add = a.Add
-			}
-		}
-	}
-	return touched, nil
-}
-
 // addFiles adds the keys of whole files.
 func (r *rowIndex) addFiles(ctx context.Context, snap *delta.Snapshot, c *indexChange, files []delta.Add) error {
 	slices.SortFunc(files, func(a, b delta.Add) int { return int(a.ModificationTime - b.ModificationTime) })
@@ -409,127 +318,15 @@ func (r *rowIndex) addRows(c *indexChange, path string, rows delta.FileRows) err
 	if err != nil {
 		return err
 	}
-	for _, key := range keys {
-		delete(c.keys, key)
+	if len(c.keys) > 0 {
+		for _, key := range keys {
+			delete(c.keys, key)
+		}
 	}
 	if r.window != nil {
 		r.window.saw(rows.Batch.Column(r.keys).(*array.Timestamp))
 	}
 	return c.Add(path, keys, rows.Rows, orders)
-}
-
-// orders are those of rows that are read from the table, one after another; nil where nothing orders changes. Where a row
-// came from, which tells it from others of its sequence, is known as long as the index has the key with this sequence: so
-// it outlasts that files are rewritten.
-func (r *rowIndex) orders(c *indexChange, keys []keyindex.Fingerprint, sequence []arrow.Array) ([]byte, error) {
-	if r.sequence == nil {
-		return nil, nil
-	}
-	w, all := r.sequence.width, r.identity.SequenceBytes
-	orders := make([]byte, len(keys)*all)
-	if !c.gone { // they are new
-		r.sequence.put(orders, all, sequence, len(keys))
-		return orders, nil
-	}
-	at := make([]keyindex.Position, len(keys))
-	if err := r.x.Lookup(keys, at, orders); err != nil {
-		return nil, err
-	}
-	for i, seqs := 0, r.sequence.append(nil, sequence, len(keys)); i < len(keys); i++ {
-		mine, seq := orders[i*all:(i+1)*all], seqs[i*w:(i+1)*w]
-		if at[i].File == 0 || at[i].File == keyindex.Tombstone || !bytes.Equal(mine[:w], seq) {
-			clear(mine)
-			copy(mine, seq)
-		}
-	}
-	return orders, nil
-}
-
-// orderOf is the order of the entry i of a look-up.
-func (r *rowIndex) orderOf(orders []byte, i int) order {
-	w := r.identity.SequenceBytes
-	return orders[i*w : (i+1)*w]
-}
-
-// remark deletes the keys of rows of a file that others have marked as deleted since, and adds those of rows that are no
-// longer marked: RESTORE brings rows back.
-func (r *rowIndex) remark(ctx context.Context, snap *delta.Snapshot, c *indexChange, add delta.Add,
-	was *delta.DeletionVector) error {
-	now, err := deletedRows(ctx, snap, add.DeletionVector)
-	if err != nil {
-		return err
-	}
-	before, err := deletedRows(ctx, snap, was) // store.ErrNotFound once it is vacuumed: made anew then
-	if err != nil {
-		return err
-	}
-	back := before.Clone()
-	back.AndNot(now)
-	now.AndNot(before)
-	if err := r.dropRows(ctx, snap, c, add, now); err != nil || back.IsEmpty() {
-		return err
-	}
-	opts := &delta.ScanOptions{Columns: r.columns, Rows: []*delta.RowSet{back}}
-	for rows, err := range snap.ScanFiles(ctx, []delta.Add{add}, opts) {
-		if err != nil {
-			return err
-		}
-		err = r.addRows(c, add.Path, rows)
-		rows.Batch.Release()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// deletedRows is the set of rows that a vector names, the empty one where there is none.
-func deletedRows(ctx context.Context, snap *delta.Snapshot, v *delta.DeletionVector) (*delta.RowSet, error) {
-	if v == nil {
-		return delta.NewRowSet(), nil
-	}
-	return snap.DeletedRows(ctx, v)
-}
-
-// dropRows deletes the keys of these rows of a file, as far as they still lie there.
-func (r *rowIndex) dropRows(ctx context.Context, snap *delta.Snapshot, c *indexChange, add delta.Add,
-	rows *delta.RowSet) error {
-	if rows.IsEmpty() {
-		return nil
-	}
-	opts := &delta.ScanOptions{Columns: r.columns[:r.keys], Rows: []*delta.RowSet{rows}}
-	if r.window != nil {
-		opts.Columns = r.columns
-	}
-	for got, err := range snap.ScanFiles(ctx, []delta.Add{add}, opts) {
-		if err != nil {
-			return err
-		}
-		keys, err := r.hash(got.Batch.Columns())
-		got.Batch.Release()
-		if err != nil {
-			return err
-		}
-		at := make([]keyindex.Position, len(keys))
-		if err := r.x.Lookup(keys, at, nil); err != nil {
-			return err
-		}
-		gone := keys[:0]
-		for i, p := range at {
-			if path, ok := r.x.Path(p.File); ok && path == add.Path && p.Row == got.Rows[i] {
-				gone = append(gone, keys[i])
-			}
-		}
-		for _, key := range gone {
-			if r.t.tombstones != nil {
-				c.keys[key] = true
-			}
-		}
-		if err := c.Delete(gone); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // commit commits a change, and tells of keys that the table has twice.

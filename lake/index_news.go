@@ -43,12 +43,13 @@ func (n *indexNews) lose(path string) {
 	n.losing[path] = true
 }
 
-// landed brings the index forward by our own commit.
+// landed brings the index forward by our own commit, and by those of others that it went behind.
 func (r *rowIndex) landed(ctx context.Context, done *delta.EditResult, news *indexNews) error {
+	if done.Version != r.x.Version()+1 && r.forward(ctx, done.Snapshot, done.Version-1) != nil {
+		return r.bring(ctx, done.Snapshot)
+	}
 	emptied := news.emptied(done)
 	switch {
-	case done.Version != r.x.Version()+1:
-		return r.bring(ctx, done.Snapshot)
 	case done.Copied > 0, len(emptied) != done.FilesRemoved:
 		return r.copied(ctx, done, news)
 	}

@@ -12,21 +12,6 @@ import (
 	"github.com/freshet-io/freshet/internal/keyindex"
 )
 
-// indexChange is a change of the index under way that remembers what it takes away: a key that has no row any more may have
-// a tombstone from before.
-type indexChange struct {
-	*keyindex.Change
-	files map[string]bool               // that go
-	keys  map[keyindex.Fingerprint]bool // whose rows go and come nowhere else, and that were not buried either
-	moved bool                          // whole files of rows go, and nobody says which of them come elsewhere
-	gone  bool                          // rows left their places, so that those that come may be the same
-}
-
-func (r *rowIndex) begin(version int64) (*indexChange, error) {
-	c, err := r.x.Begin(version)
-	return &indexChange{Change: c, files: map[string]bool{}, keys: map[keyindex.Fingerprint]bool{}}, err
-}
-
 // showsTombstones reports whether the index has the tombstones that it is to show.
 func (r *rowIndex) showsTombstones() bool {
 	return r.t.tombstones == nil || r.x.Note() == markOf(r.tombs).String()

@@ -98,40 +98,26 @@ func (l *layout) stored(hi uint64) uint64 { return hi << (8 * l.drop) >> (8 * l.
 func (l *layout) recordHi(rec []byte) uint64 { return binary.BigEndian.Uint64(rec) >> (8 * l.drop) }
 func (l *layout) recordLo(rec []byte) uint64 { return binary.BigEndian.Uint64(rec[8-l.drop:]) }
 
-// position is what a record says of where the row lies.
+// position is what a record says of where the row lies. Its numbers are read together with bytes before them.
 func (l *layout) position(rec []byte) Position {
-	p := rec[16-l.drop:]
-	file := FileID(littleEndian(p[:l.file]))
+	at := 8 - int(l.drop) + l.file // the fingerprint leaves more than 8 bytes
+	file := FileID(binary.LittleEndian.Uint64(rec[at:]) >> (64 - 8*l.file))
 	if file == Tombstone>>(8*(maxFileBytes-l.file)) {
 		file = Tombstone
 	}
-	return Position{file, int64(littleEndian(p[l.file : l.file+l.row]))}
-}
-
-// littleEndian is a number of any length.
-func littleEndian(b []byte) (v uint64) {
-	for i, x := range b {
-		v |= uint64(x) << (8 * i)
-	}
-	return v
-}
-
-func appendLittleEndian(dst []byte, v uint64, length int) []byte {
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], v)
-	return append(dst, b[:length]...)
+	return Position{file, int64(binary.LittleEndian.Uint64(rec[at+l.row:]) >> (64 - 8*l.row))}
 }
 
 func (l *layout) sequence(rec []byte) []byte { return rec[l.width-l.seq : l.width] }
 
 // append appends the record of an entry.
 func (l *layout) append(dst []byte, fp Fingerprint, at Position, seq []byte) []byte {
-	var tail [16]byte
-	binary.BigEndian.PutUint64(tail[:8], fp.Hi)
-	binary.BigEndian.PutUint64(tail[8:], fp.Lo)
-	dst = append(dst, tail[l.drop:]...)
-	dst = appendLittleEndian(dst, uint64(at.File), l.file)
-	return append(appendLittleEndian(dst, uint64(at.Row), l.row), seq...)
+	var rec [16 + maxFileBytes + 8]byte
+	binary.BigEndian.PutUint64(rec[:], fp.Hi)
+	binary.BigEndian.PutUint64(rec[8:], fp.Lo)
+	binary.LittleEndian.PutUint32(rec[16:], uint32(at.File))
+	binary.LittleEndian.PutUint64(rec[16+l.file:], uint64(at.Row))
+	return append(append(dst, rec[l.drop:16+l.file+l.row]...), seq...)
 }
 
 // salt is what the checksums of a run's buckets start from.

@@ -40,7 +40,7 @@ type part struct {
 }
 
 const (
-	sorterMemory = 16 << 20 // bytes of records before there is a file
+	sorterMemory = 4 << 20 // bytes of records before there is a file
 	partBits     = 10
 	positionLen  = maxFileBytes + maxRowBytes
 	blockBytes   = 16 << 10 // of one part, written at once
@@ -54,6 +54,9 @@ func newSorter(path string, seq int) *sorter {
 func (s *sorter) add(id FileID, keys []Fingerprint, rows []int64, seqs []byte) error {
 	if id != Tombstone {
 		s.file = max(s.file, id)
+	}
+	if s.spilled == nil {
+		s.grow(len(keys))
 	}
 	seq := s.width - 16 - positionLen
 	for i, k := range keys {
@@ -69,11 +72,7 @@ func (s *sorter) add(id FileID, keys []Fingerprint, rows []int64, seqs []byte) e
 			}
 			dst = &p.tail
 		}
-		b := binary.LittleEndian.AppendUint64(*dst, k.Hi)
-		b = binary.LittleEndian.AppendUint64(b, k.Lo)
-		b = binary.LittleEndian.AppendUint32(b, uint32(id))
-		b = append(binary.LittleEndian.AppendUint32(b, uint32(row)), byte(row>>32))
-		*dst = append(b, seqs[i*seq:i*seq+seq]...)
+		*dst = appendRecord(*dst, k, Position{id, row}, seqs[i*seq:i*seq+seq])
 		s.count, s.row = s.count+1, max(s.row, row)
 		if s.spilled == nil && len(s.mem) >= sorterMemory {
 			if err := s.spill(); err != nil {
@@ -82,6 +81,23 @@ func (s *sorter) add(id FileID, keys []Fingerprint, rows []int64, seqs []byte) e
 		}
 	}
 	return nil
+}
+
+// grow makes room in memory for so many records more, as far as they may lie there.
+func (s *sorter) grow(records int) {
+	need := min(records*s.width, sorterMemory+s.width-len(s.mem))
+	if len(s.mem)+need > cap(s.mem) {
+		s.mem = slices.Grow(s.mem, max(need, len(s.mem)))
+	}
+}
+
+func appendRecord(dst []byte, fp Fingerprint, at Position, seq []byte) []byte {
+	var rec [16 + maxFileBytes + 8]byte
+	binary.LittleEndian.PutUint64(rec[:], fp.Hi)
+	binary.LittleEndian.PutUint64(rec[8:], fp.Lo)
+	binary.LittleEndian.PutUint32(rec[16:], uint32(at.File))
+	binary.LittleEndian.PutUint64(rec[16+maxFileBytes:], uint64(at.Row))
+	return append(append(dst, rec[:16+positionLen]...), seq...)
 }
 
 // blockRecords is the bytes of the records that a block holds.
@@ -223,11 +239,28 @@ func sortRecords(records []byte, width int, skip uint) []ref {
 	from := 0
 	for i := 1; i <= len(order); i++ {
 		if i == len(order) || o.leading(order[i].hi, skip) != o.leading(order[from].hi, skip) {
-			slices.SortFunc(order[from:i], compare)
+			sortFew(order[from:i], compare)
 			from = i
 		}
 	}
 	return order
+}
+
+// sortFew sorts what are few but for those that are alike.
+func sortFew(refs []ref, compare func(a, b ref) int) {
+	if len(refs) > 16 {
+		slices.SortFunc(refs, compare)
+		return
+	}
+	for i := 1; i < len(refs); i++ {
+		for k := i; k > 0; k-- {
+			a, b := refs[k-1], refs[k]
+			if a.hi < b.hi || a.hi == b.hi && compare(a, b) <= 0 {
+				break
+			}
+			refs[k-1], refs[k] = b, a
+		}
+	}
 }
 
 // drain passes on the parts as they come, in their order.
