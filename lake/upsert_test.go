@@ -436,6 +436,24 @@ func TestUpsert_EqualSequenceOfOneLane_LaterRecordWins(t *testing.T) {
 	}
 }
 
+func TestUpsert_EqualSequenceOfARowThatAnotherWriterMoved_LaterRecordWins(t *testing.T) {
+	w, commit := keyedTable(t, lake.TargetOptions{Mode: lake.Upsert, Key: lake.KeyOptions{SequenceBy: []string{"at"}}})
+	commit(put(1, 10, 5), put(2, 20, 5), put(3, 30, 5))
+	where, err := expr.Parse("id = 1")
+	must(t, err)
+	text, err := expr.Parse("'y'")
+	must(t, err)
+	d, err := delta.Open(t.Context(), w.store("t"), nil)
+	must(t, err)
+	_, err = d.Update(t.Context(), []delta.Assignment{{Column: "text", Value: text}}, where, nil) // its place, not its sequence
+	must(t, err)
+	commit(put(1, 11, 5))
+	compareItems(t, w.items(t, "t"), map[int64]item{1: put(1, 11, 5).item, 2: put(2, 20, 5).item, 3: put(3, 30, 5).item})
+	if rejects := w.rejects(t, "t"); len(rejects) > 0 {
+		t.Errorf("got rejects %v, want none", rejects)
+	}
+}
+
 func TestUpsert_KeyChanged_OldRowIsGone(t *testing.T) {
 	w, commit := keyedTable(t, lake.TargetOptions{Mode: lake.Mirror})
 	commit(put(1, 10, 1), put(2, 20, 2))
