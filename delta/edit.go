@@ -29,19 +29,28 @@ type EditCommit struct {
 	Fill func(tx *Transaction)
 }
 
-// Edit begins an edit of the snapshot. files are those that may lose rows, as the snapshot gave them, with statistics.
-// Of opts, Txns and MaxPairs and MemoryBytes mean nothing. meta is the metadata to come, nil for what there is. Errors:
-// *UnsupportedError, deletion vectors that the table does not allow.
-func (s *Snapshot) Edit(files []Add, meta *Metadata, opts *DMLOptions) (*Edit, error) {
+// Edit begins an edit of the snapshot. Of opts, Txns and MaxPairs and MemoryBytes mean nothing. meta is the metadata to come, nil
+// for what there is. Errors: *UnsupportedError, deletion vectors that the table does not allow.
+func (s *Snapshot) Edit(meta *Metadata, opts *DMLOptions) (*Edit, error) {
 	o := opts.withDefaults()
 	r, err := newRowEdit(s, &o, meta)
 	if err != nil {
 		return nil, fmt.Errorf("edit rows: %w", err)
 	}
-	r.among(files)
 	r.places = true
 	return &Edit{rows: r, deadline: time.Now().Add(o.Deadline)}, nil
 }
+
+// Lose names a file that may lose rows, as the snapshot gave it, with statistics, and returns the number by which Delete and
+// Replace know it. A file is named once.
+func (e *Edit) Lose(file Add) int {
+	e.rows.files, e.rows.gone = append(e.rows.files, file), append(e.rows.gone, nil)
+	return len(e.rows.files) - 1
+}
+
+// Unplaced has Commit not tell where the rows landed, which takes 16 bytes of memory for each: EditResult.Places is nil then.
+// It is called before anything is written.
+func (e *Edit) Unplaced() { e.rows.places = false }
 
 // Feed reports whether the table records change data, so that Tell must be called.
 func (e *Edit) Feed() bool { return e.rows.feed }
@@ -96,7 +105,7 @@ func (e *Edit) Tell(ctx context.Context, kind string, rows arrow.RecordBatch) er
 type EditResult struct {
 	*DMLResult
 	Added  []Add   // the new data files, as they were committed but for row ids
-	Places []Place // of the rows that Write wrote, in its order: File is an index into Added
+	Places []Place // of the rows that Write wrote, in its order: File is an index into Added; nil after Unplaced
 	Marked []Add   // files that have another deletion vector now
 }
 

@@ -89,11 +89,6 @@ func (e *rowEdit) find(ctx context.Context, where *expr.Expr) error {
 	return nil
 }
 
-// among says that no other files lose rows.
-func (e *rowEdit) among(files []Add) {
-	e.files, e.gone = files, make([]*roaring64.Bitmap, len(files))
-}
-
 // scan reads these of the files, by their numbers, and tells progress.
 func (e *rowEdit) scan(ctx context.Context, step string, which []int, opts ScanOptions, take func(FileRows) error) error {
 	files := make([]Add, len(which))

@@ -34,6 +34,7 @@ type commit struct {
 	// Of a keyed table, in the place of adds.
 	keyed   *gathered
 	told    map[freshet.Lane]map[place]*keyReject // that were found on the way and are in quarantine
+	found   map[freshet.Lane]map[place]*keyReject // by the present attempt
 	ended   map[int32]string                      // orders that tombstones have of deletes, by row of the commit
 	intent  *intent                               // what it takes out of quarantine; nil: nothing
 	replays *waiting                              // of a replay: all that it may take

@@ -16,11 +16,15 @@ import (
 // gathered is what waits of a keyed table to be committed. Its batches stay whole until then: rows that turn out to be
 // unacceptable go to quarantine with their records.
 type gathered struct {
+	spilled *spilled // what does not fit into memory, and comes first; nil: nothing
 	batches []*freshet.Batch
 	rows    int64
 	bytes   int64 // of memory
 	empties bool  // all rows that the table has go first
 }
+
+// gatheredBytes is how much is gathered in memory unless it is said otherwise: beyond it, rows are spilled.
+const gatheredBytes = 48 << 20
 
 // empty takes a Truncate, the row of this place in the batch: what came before says nothing any more.
 func (g *gathered) empty(b *freshet.Batch, row int) {
@@ -67,9 +71,7 @@ func (g *gathered) gather(b *freshet.Batch, key, sequence []string) error {
 	}
 	g.batches = append(g.batches, b)
 	g.rows += int64(b.NumRows() - len(bad))
-	for _, c := range b.Rows.Columns() {
-		g.bytes += int64(c.Data().SizeInBytes())
-	}
+	g.bytes += rowBytes(b)
 	if b.Records != nil {
 		g.bytes += b.Bytes / gatheredWeight // they are not copied
 	}
@@ -97,9 +99,8 @@ func nullRows(b *freshet.Batch, c int, name string, sequence bool, bad map[int]s
 const truncateText = "the table was emptied in the source, and its rows stay: only mode mirror with hard deletes empties it"
 
 func (g *gathered) release() {
-	for _, b := range g.batches {
-		b.Release()
-	}
+	releaseBatches(g.batches)
+	g.spilled.close()
 	*g = gathered{}
 }
 
@@ -130,9 +131,10 @@ type changeRows struct {
 	row     []int32 // the row's place in it
 	unsent  *freshet.Mask
 	batches []*freshet.Batch
-	waits   *waiting       // of which the first rows are; nil: none
-	empties bool           // all rows that the table has go first
-	whole   map[int32]bool // rows that are whole though they were not sent so
+	own     []*freshet.Batch // of batches: those that go with the rows
+	waits   *waiting         // of which the first rows are; nil: none
+	empties bool             // all rows that the table has go first
+	whole   map[int32]bool   // rows that are whole though they were not sent so
 }
 
 // union puts the gathered rows side by side, in the columns of the table.
@@ -224,7 +226,8 @@ func (c *changeRows) release() {
 	for _, col := range c.columns {
 		col.Release()
 	}
-	c.columns = nil
+	releaseBatches(c.own)
+	c.columns, c.own = nil, nil
 }
 
 // named are the columns of these names.

@@ -96,16 +96,21 @@ func (a *Target) indexDir(table string) (string, error) {
 
 // indexesOf is the folder of all indexes of a table.
 func (a *Target) indexesOf(table string) (string, error) {
-	root := a.opts.Key.IndexDir
-	if root == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return "", &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput,
-				Msg: "there is no cache folder for the key index", Err: err, Fix: "name a folder for it: index_dir"}
-		}
-		root = filepath.Join(cache, "freshet", "index")
+	root, err := a.indexRoot()
+	return filepath.Join(root, safeName(table)), err
+}
+
+// indexRoot is the folder of the indexes of all tables.
+func (a *Target) indexRoot() (string, error) {
+	if a.opts.Key.IndexDir != "" {
+		return a.opts.Key.IndexDir, nil
 	}
-	return filepath.Join(root, safeName(table)), nil
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput,
+			Msg: "there is no cache folder for the key index", Err: err, Fix: "name a folder for it: index_dir"}
+	}
+	return filepath.Join(cache, "freshet", "index"), nil
 }
 
 // safeName is a name that is one folder on every system.

@@ -17,6 +17,21 @@ type indexNews struct {
 	buried  []keyindex.Fingerprint
 	ends    []byte // orders of buried
 	note    string // which tombstones the index has then; "": not known, or as before
+	unnoted bool   // keys are not noted, as there are too many: the index reads the commit as one of others
+}
+
+// write notes that the row of a key was written.
+func (n *indexNews) write(key keyindex.Fingerprint, at order) {
+	if !n.unnoted {
+		n.written, n.orders = append(n.written, key), append(n.orders, at...)
+	}
+}
+
+// remove notes that the row of a key was taken out, and none came in its place.
+func (n *indexNews) remove(key keyindex.Fingerprint) {
+	if !n.unnoted {
+		n.gone = append(n.gone, key)
+	}
 }
 
 // emptied are the files that lost all their rows, if none were copied: those that lost rows and that the table does not
@@ -45,7 +60,7 @@ func (n *indexNews) lose(path string) {
 
 // landed brings the index forward by our own commit, and by those of others that it went behind.
 func (r *rowIndex) landed(ctx context.Context, done *delta.EditResult, news *indexNews) error {
-	if done.Version != r.x.Version()+1 && r.forward(ctx, done.Snapshot, done.Version-1) != nil {
+	if news.unnoted || done.Version != r.x.Version()+1 && r.forward(ctx, done.Snapshot, done.Version-1) != nil {
 		return r.bring(ctx, done.Snapshot)
 	}
 	emptied := news.emptied(done)

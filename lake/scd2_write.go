@@ -53,8 +53,11 @@ func (h *history) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWri
 	if copies := h.t.a.opts.Key.CopyOnWrite; copies {
 		opts.CopyOnWrite = &copies
 	}
-	if w.edit, err = h.snap.Edit(h.past.files, meta, opts); err != nil {
+	if w.edit, err = h.snap.Edit(meta, opts); err != nil {
 		return nil, err
+	}
+	for _, file := range h.past.files {
+		w.edit.Lose(file)
 	}
 	defer func() {
 		if err != nil {

@@ -75,6 +75,12 @@ type upsertCounts struct {
 	inserts    int64 // updates of keys that were not there, with all columns: they were inserted
 }
 
+// add adds what was counted elsewhere.
+func (c *upsertCounts) add(o upsertCounts) {
+	c.late, c.same, c.missing = c.late+o.late, c.same+o.same, c.missing+o.missing
+	c.duplicates, c.crossed, c.inserts = c.duplicates+o.duplicates, c.crossed+o.crossed, c.inserts+o.inserts
+}
+
 // act is what becomes of a key.
 type act uint8
 

@@ -69,19 +69,19 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 	if err != nil {
 		return nil, err
 	}
-	u, w, err := c.prepare(ctx, snap, meta)
+	w, err := c.prepare(ctx, snap, meta)
 	if err != nil {
 		return nil, err
 	}
-	defer u.close()
+	defer func() { w.close() }()
 	if err := c.before(ctx, snap, w, set); err != nil {
 		return nil, errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
 	}
-	reads := u.reads()
+	reads := w.reads()
 	done, err := w.edit.Commit(ctx, delta.EditCommit{
-		Operation: "STREAMING UPDATE", Params: c.withGroup(u.told()), Fill: func(tx *delta.Transaction) {
+		Operation: "STREAMING UPDATE", Params: c.withGroup(w.told()), Fill: func(tx *delta.Transaction) {
 			set.addTo(tx, snap)
-			c.t.tombstones.fence(tx, snap, c.t.index.tombs, func(now int64) bool { return u.unconcerned(ctx, now) })
+			c.t.tombstones.fence(tx, snap, c.t.index.tombs, func(now int64) bool { return w.unconcerned(ctx, now) })
 			tx.ReadWhere(reads)
 		}})
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 // before commits what must be there before the table moves past the rows: those that it does not take, those that wait no
 // longer, keys that it deletes, rows that it deletes.
 func (c *commit) before(ctx context.Context, snap *delta.Snapshot, w *upsertWriter, set txns) error {
-	if err := c.quarantineKeys(ctx, w.upsert); err != nil {
+	if err := c.quarantineKeys(ctx); err != nil {
 		return err
 	}
 	if err := c.intend(ctx, snap, w.upsert, set); err != nil {
@@ -112,25 +112,9 @@ func (c *commit) before(ctx context.Context, snap *delta.Snapshot, w *upsertWrit
 }
 
 // prepare finds out what the gathered rows do to the snapshot, and writes it.
-func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.Metadata) (*upsert, *upsertWriter, error) {
-	if c.t.index != nil && !c.t.index.suits(snap) {
-		if err := c.t.index.close(); err != nil {
-			return nil, nil, err
-		}
-		c.t.index = nil
-	}
-	if c.t.index == nil {
-		index, err := newRowIndex(c.t, snap)
-		if err != nil {
-			return nil, nil, err
-		}
-		c.t.index = index
-	}
-	if err := c.t.lookAtTombstones(ctx, snap); err != nil {
-		return nil, nil, err
-	}
-	if err := c.t.index.bring(ctx, snap); err != nil {
-		return nil, nil, err
+func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.Metadata) (*upsertWriter, error) {
+	if err := c.t.bringIndex(ctx, snap); err != nil {
+		return nil, err
 	}
 	to := meta
 	if to == nil {
@@ -138,29 +122,73 @@ func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.
 	}
 	schema, err := to.Schema()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	waits, err := c.beside(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	all := *c.keyed
+	c.found = map[freshet.Lane]map[place]*keyReject{}
+	decided := markOf(c.t.index.tombs).version
+	var w *upsertWriter
+	err = errUndivided
+	if c.keyed.spilled != nil && waits == nil {
+		w, err = c.prepareShares(ctx, snap, meta, to, schema)
+	}
+	if errors.Is(err, errUndivided) {
+		w, err = c.prepareAtOnce(ctx, snap, meta, to, schema, waits)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.decided = decided
+	return w, nil
+}
+
+// bringIndex brings the table's key index to the snapshot.
+func (t *table) bringIndex(ctx context.Context, snap *delta.Snapshot) error {
+	if t.index != nil && !t.index.suits(snap) {
+		if err := t.index.close(); err != nil {
+			return err
+		}
+		t.index = nil
+	}
+	if t.index == nil {
+		index, err := newRowIndex(t, snap)
+		if err != nil {
+			return err
+		}
+		t.index = index
+	}
+	if err := t.lookAtTombstones(ctx, snap); err != nil {
+		return err
+	}
+	return t.index.bring(ctx, snap)
+}
+
+// prepareAtOnce is prepare with all rows in memory.
+func (c *commit) prepareAtOnce(ctx context.Context, snap *delta.Snapshot, meta, to *delta.Metadata, schema *delta.Schema,
+	waits *waiting) (*upsertWriter, error) {
+	all, back, err := c.keyed.loaded()
+	if err != nil {
+		return nil, err
+	}
 	if waits != nil {
 		all.batches = slices.Concat(waits.batches, all.batches)
 	}
 	rows, err := all.union(schema)
 	if err != nil {
-		return nil, nil, err
+		releaseBatches(back)
+		return nil, err
 	}
-	rows.waits = waits
-	decided := markOf(c.t.index.tombs).version
+	rows.own, rows.waits = back, waits
 	w, err := c.t.writeChanges(ctx, snap, meta, to, rows)
 	if err != nil {
 		rows.release()
-		return nil, nil, err
+		return nil, err
 	}
-	w.decided = decided
-	return w.upsert, w, nil
+	c.noteRejects(w.upsert)
+	return w, nil
 }
 
 // writeChanges finds out what the rows do to the table and writes it, under the metadata to; meta is nil where these are as
@@ -194,19 +222,23 @@ func (u *upsert) close() {
 	u.past.release()
 }
 
-// quarantineKeys puts rows that turned out to be unacceptable into quarantine, before the main table moves past them. What
-// an attempt before put there and this one takes has landed.
-func (c *commit) quarantineKeys(ctx context.Context, u *upsert) error {
+// noteRejects takes note of the rows of an upsert, all of which is written, that turned out to be unacceptable.
+func (c *commit) noteRejects(u *upsert) {
 	u.rejectKeys()
-	now := map[freshet.Lane]map[place]*keyReject{}
 	for i := range u.rejects {
 		r := &u.rejects[i]
 		lane := u.rows.lane(r.row)
-		if now[lane] == nil {
-			now[lane] = map[place]*keyReject{}
+		if c.found[lane] == nil {
+			c.found[lane] = map[place]*keyReject{}
 		}
-		now[lane][place{r.Seq, r.Reject.Row}] = r
+		c.found[lane][place{r.Seq, r.Reject.Row}] = r
 	}
+}
+
+// quarantineKeys puts rows that turned out to be unacceptable into quarantine, before the main table moves past them. What
+// an attempt before put there and this one takes has landed.
+func (c *commit) quarantineKeys(ctx context.Context) error {
+	now := c.found
 	rows := newQuarantineRows(c.t.a.app, c.t.name)
 	defer rows.release()
 	lanes := map[freshet.Lane]int64{}
@@ -237,15 +269,15 @@ func (c *commit) quarantineKeys(ctx context.Context, u *upsert) error {
 	return nil
 }
 
-// reads is the condition that the rows of the table meet on which the upsert depends: those whose key lies between the
+// reads is the condition that the rows of the table meet on which the commit depends: those whose key lies between the
 // least and the greatest of ours.
-func (u *upsert) reads() *expr.Expr {
-	if u.rows.empties {
+func (w *upsertWriter) reads() *expr.Expr {
+	if w.rows.empties || w.shared {
 		return nil // all of them
 	}
 	var all []*expr.Expr
-	columns := u.rows.named(u.t.key())
-	for i, name := range u.t.key() {
+	columns := w.rows.named(w.t.key())
+	for i, name := range w.t.key() {
 		c := columns[i]
 		low, high, ok := bounds(c)
 		if !ok {
@@ -253,7 +285,7 @@ func (u *upsert) reads() *expr.Expr {
 		}
 		lo, okLo := expr.Literal(c, low)
 		hi, okHi := expr.Literal(c, high)
-		if f, _ := u.schema.Lookup(name); okLo && okHi {
+		if f, _ := w.schema.Lookup(name); okLo && okHi {
 			column := expr.Name(f.Name)
 			all = append(all, expr.Compare(">=", column, lo), expr.Compare("<=", column, hi))
 		}

@@ -18,18 +18,47 @@ import (
 type upsertWriter struct {
 	*upsert
 	edit    *delta.Edit
-	losing  []delta.Add // files that may lose rows
-	numbers map[keyindex.FileID]int
+	numbers map[keyindex.FileID]int // that the edit gave to files which may lose rows
 	news    indexNews
+	shared  bool // the upsert is one of several in the edit
 }
 
 // write begins an edit of the snapshot and puts the upsert into it. Rows that the table does not accept become rejects.
-func (u *upsert) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWriter, err error) {
+func (u *upsert) write(ctx context.Context, meta *delta.Metadata) (*upsertWriter, error) {
+	w, err := u.begin(ctx, meta)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.putAll(ctx); err != nil {
+		return nil, errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
+	}
+	return w, nil
+}
+
+// begin begins an edit of the snapshot, which empties the table if it is to be.
+func (u *upsert) begin(ctx context.Context, meta *delta.Metadata) (*upsertWriter, error) {
 	w := &upsertWriter{upsert: u, numbers: map[keyindex.FileID]int{}}
+	copies := u.t.a.opts.Key.CopyOnWrite
+	opts := &delta.DMLOptions{TargetFileBytes: u.t.a.opts.TargetFileBytes}
+	if copies {
+		opts.CopyOnWrite = &copies
+	}
+	var err error
+	if w.edit, err = u.snap.Edit(meta, opts); err != nil {
+		return nil, err
+	}
+	if err := w.empty(ctx); err != nil {
+		return nil, errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
+	}
+	return w, nil
+}
+
+// putAll puts the upsert into the edit.
+func (w *upsertWriter) putAll(ctx context.Context) error {
 	var put, gone []int
-	for i, a := range u.acts {
+	for i, a := range w.acts {
 		if a == actUpdate || a == actDelete {
-			w.number(u.at[i].File)
+			w.number(w.at[i].File)
 		}
 		switch a {
 		case actInsert, actUpdate:
@@ -38,31 +67,15 @@ func (u *upsert) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWrit
 			gone = append(gone, i)
 		}
 	}
-	put = u.asTheyCame(put)
-	copies := u.t.a.opts.Key.CopyOnWrite
-	opts := &delta.DMLOptions{TargetFileBytes: u.t.a.opts.TargetFileBytes}
-	if copies {
-		opts.CopyOnWrite = &copies
-	}
-	if w.edit, err = u.snap.Edit(w.losing, meta, opts); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
-		}
-	}()
-	if err := w.empty(ctx); err != nil {
-		return nil, err
-	}
+	put = w.asTheyCame(put)
 	for len(put) > 0 {
 		n := min(len(put), writeRows)
 		if err := w.putKeys(ctx, put[:n]); err != nil {
-			return nil, err
+			return err
 		}
 		put = put[n:]
 	}
-	return w, w.deleteKeys(ctx, gone)
+	return w.deleteKeys(ctx, gone)
 }
 
 // asTheyCame puts keys in the order of the rows that changed them last, so that what came together lies together.
@@ -99,8 +112,7 @@ func (w *upsertWriter) empty(ctx context.Context) error {
 // number gives a file its place among those that may lose rows.
 func (w *upsertWriter) number(id keyindex.FileID) {
 	if _, ok := w.numbers[id]; !ok {
-		w.numbers[id] = len(w.losing)
-		w.losing = append(w.losing, w.files[id])
+		w.numbers[id] = w.edit.Lose(w.files[id])
 		w.news.lose(w.files[id].Path)
 	}
 }
@@ -150,10 +162,7 @@ func (w *upsertWriter) put(ctx context.Context, keys []int, whole arrow.RecordBa
 	var inserted, updated []int32
 	var of []int
 	for n, i := range keys {
-		w.news.written = append(w.news.written, w.keys[i].key)
-		if w.index.sequence != nil {
-			w.news.orders = append(w.news.orders, w.keys[i].order...)
-		}
+		w.news.write(w.keys[i].key, w.keys[i].order)
 		if w.acts[i] == actInsert {
 			inserted = append(inserted, int32(n))
 			continue
@@ -181,7 +190,7 @@ func (w *upsertWriter) deleteKeys(ctx context.Context, keys []int) error {
 		w.edit.Delete(file, rows)
 	}
 	for _, i := range keys {
-		w.news.gone = append(w.news.gone, w.keys[i].key)
+		w.news.remove(w.keys[i].key)
 	}
 	if !w.feed || len(keys) == 0 {
 		return nil

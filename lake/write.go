@@ -105,6 +105,9 @@ func (t *table) gatherRows(ctx context.Context, b *freshet.Batch) error {
 	if t.keyed == nil {
 		t.keyed = &gathered{}
 	}
+	if err := t.spill(); err != nil {
+		return err
+	}
 	rows := t.keyed.rows
 	key, sequence := t.key(), t.a.opts.Key.SequenceBy
 	switch {
