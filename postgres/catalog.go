@@ -22,6 +22,8 @@ type catalogTable struct {
 	PrimaryKey  []string // its columns, in the order of the index; nil: none
 	Leaves      []leaf   // what holds the rows: the table itself, or its partitions
 	Readable    bool     // our role may select from it
+	Owned       bool     // our role may do what its owner may
+	Candidate   string   // an index that could be its replica identity; "": there is none
 	Partition   bool     // it is a partition of another
 	Filter      string   // of the publication, on rows; "": none
 }
@@ -123,7 +125,11 @@ order by a.attrelid, a.attnum`)
 func readTables(ctx context.Context, conn *pgconn.PgConn, patterns []string) ([]*catalogTable, error) {
 	found, err := query(ctx, conn, `
 select c.oid, n.nspname, c.relname, c.relreplident, c.relkind, c.relpersistence, c.reltuples::int8, c.relispartition,
-  has_table_privilege(c.oid, 'select') and has_schema_privilege(n.oid, 'usage')
+  has_table_privilege(c.oid, 'select') and has_schema_privilege(n.oid, 'usage'), pg_has_role(c.relowner, 'usage'),
+  (select min(x.relname) from pg_catalog.pg_index i join pg_catalog.pg_class x on x.oid = i.indexrelid
+    where i.indrelid = c.oid and i.indisunique and i.indimmediate and i.indisvalid and i.indpred is null and i.indexprs is null
+      and not exists (select from pg_catalog.pg_attribute a
+        where a.attrelid = c.oid and a.attnum = any (i.indkey) and not a.attnotnull))
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p', 'f', 'm', 'v') and n.nspname not like 'pg\_%' and n.nspname <> 'information_schema'
   and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_class'::regclass and d.objid = c.oid
@@ -137,7 +143,8 @@ order by n.nspname, c.relname`)
 	for _, r := range found {
 		c := &catalogTable{Table: Table{OID: uint32(number(r[0])), Schema: string(r[1]), Name: string(r[2]),
 			Identity: Identity(r[3][0])}, Kind: r[4][0], Persistence: r[5][0], Rows: number(r[6]),
-			Partition: r[7][0] == 't', Readable: r[8][0] == 't'}
+			Partition: r[7][0] == 't', Readable: r[8][0] == 't', Owned: r[9][0] == 't',
+			Candidate: string(r[10])}
 		if selected(patterns, c.Schema, c.Name) {
 			tables = append(tables, c)
 			byOID[string(r[0])] = c
@@ -157,6 +164,13 @@ func selected(patterns []string, schema, name string) bool {
 			s, n = "public", p
 		}
 		return (s == "*" || s == schema) && (n == "*" || n == name)
+	})
+}
+
+// named reports whether one of the patterns names the table, and not only tables like it.
+func named(patterns []string, schema, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		return !strings.Contains(p, "*") && selected([]string{p}, schema, name)
 	})
 }
 

@@ -35,9 +35,7 @@ func settings() map[string]string {
 func dial(ctx context.Context, address string, replication bool) (*pgconn.PgConn, error) {
 	config, err := pgconn.ParseConfig(address)
 	if err != nil {
-		return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput,
-			Msg: "the address of the PostgreSQL server", Err: err,
-			Fix: "write it as postgres://USER@HOST:PORT/DATABASE"}
+		return nil, badAddress(err)
 	}
 	maps.Copy(config.RuntimeParams, settings())
 	if _, named := config.RuntimeParams["application_name"]; !named {
@@ -54,8 +52,10 @@ func dial(ctx context.Context, address string, replication bool) (*pgconn.PgConn
 }
 
 // place is the server and the database for people, without any secret.
-func place(config *pgconn.Config) string {
-	return net.JoinHostPort(config.Host, fmt.Sprint(config.Port)) + "/" + config.Database
+func place(config *pgconn.Config) string { return hostPort(config) + "/" + config.Database }
+
+func hostPort(config *pgconn.Config) string {
+	return net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
 }
 
 // refused tells a server that does not let us in from one that does not answer.

@@ -60,14 +60,9 @@ func (s *Source) Open(ctx context.Context, down freshet.Downstream) error {
 
 // keyed notes the key of a table.
 func (s *Source) keyed(t *Table, primary []string) {
-	key := make([]string, 0, len(primary))
-	for _, c := range primary {
+	key := []string{}
+	for _, c := range rowKey(t, primary) {
 		key = append(key, columnName(c))
-	}
-	for _, c := range t.Columns {
-		if len(primary) == 0 && c.Key && t.Identity != IdentityFull {
-			key = append(key, columnName(c.Name))
-		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +91,7 @@ func (s *Source) published(ctx context.Context) ([]*catalogTable, error) {
 	}
 	read := slices.DeleteFunc(all, func(t *catalogTable) bool {
 		_, is := p.Tables[t.String()]
-		return !is
+		return !is || s.unkeyed(&t.Table, t.PrimaryKey)
 	})
 	for _, t := range read {
 		p.restrict(t)
@@ -106,24 +101,52 @@ func (s *Source) published(ctx context.Context) ([]*catalogTable, error) {
 
 // publish makes the publication: of the tables themselves, not of their partitions.
 func (s *Source) publish(ctx context.Context, conn *pgconn.PgConn, all []*catalogTable) ([]*catalogTable, error) {
-	read := slices.DeleteFunc(all, func(t *catalogTable) bool {
-		return t.Partition || t.Persistence != 'p' || t.Kind != 'r' && t.Kind != 'p'
-	})
+	read, err := s.publishable(all)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.none(read); err != nil {
 		return nil, err
 	}
-	names := make([]string, len(read))
-	for i, t := range read {
-		names[i] = t.quoted()
-		t.Columns = slices.DeleteFunc(t.Columns, func(c Column) bool { return c.Generated })
-	}
-	_, err := conn.Exec(ctx, "CREATE PUBLICATION "+quoteName(s.o.Publication)+" FOR TABLE "+strings.Join(names, ", ")+
-		" WITH (publish_via_partition_root = true)").ReadAll()
-	if err != nil {
+	if _, err := conn.Exec(ctx, createPublication(s.o.Publication, read)).ReadAll(); err != nil {
 		return nil, s.ailing(fmt.Errorf("create publication %s: %w", s.o.Publication, err))
+	}
+	for _, t := range read {
+		t.Columns = slices.DeleteFunc(t.Columns, func(c Column) bool { return c.Generated })
 	}
 	s.o.Log.Info("made a publication", "publication", s.o.Publication, "tables", len(read))
 	return read, nil
+}
+
+// publishable are the tables that may be published. One that may not, and was named, is an error; one that a pattern selects is
+// left out.
+func (s *Source) publishable(all []*catalogTable) (read []*catalogTable, err error) {
+	for _, t := range all {
+		if t.Partition || t.Kind != 'r' && t.Kind != 'p' {
+			continue
+		}
+		why := t.unfit(&s.o)
+		switch {
+		case why == "":
+			read = append(read, t)
+		case named(s.o.Tables, t.Schema, t.Name):
+			return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: t.String(),
+				Msg: "the table is not to be published: " + why,
+				Fix: "freshet check has the SQL that mends it; or leave it out of tables"}
+		default:
+			s.o.Log.Warn("a table is left out", "table", t.String(), "why", why)
+		}
+	}
+	return read, nil
+}
+
+// unkeyed reports, and tells, that a table is left out since it has no key and a pattern selects it.
+func (s *Source) unkeyed(t *Table, primary []string) bool {
+	if !s.o.Keyed || named(s.o.Tables, t.Schema, t.Name) || len(rowKey(t, primary)) > 0 {
+		return false
+	}
+	s.o.Log.Warn("a table is left out", "table", t.String(), "why", "no key")
+	return true
 }
 
 func (s *Source) none(read []*catalogTable) error {
@@ -386,8 +409,8 @@ func (s *Source) learnTypes(ctx context.Context, t *Table) error {
 }
 
 // learnKey learns the key of a table that has appeared: from the catalog, which has the primary key, or, where that has the
-// table no longer, from what the log says.
-func (s *Source) learnKey(ctx context.Context, rel *pgoutput.Rel) error {
+// table no longer, from what the log says. It reports false for one that is left out.
+func (s *Source) learnKey(ctx context.Context, rel *pgoutput.Rel) (bool, error) {
 	t := &Table{OID: rel.OID, Schema: rel.Schema, Name: rel.Name, Identity: Identity(rel.Identity)}
 	for _, c := range rel.Columns {
 		t.Columns = append(t.Columns, Column{Name: c.Name, Key: c.Key})
@@ -401,12 +424,15 @@ func (s *Source) learnKey(ctx context.Context, rel *pgoutput.Rel) error {
 				if len(found) > 0 {
 					primary = found[0].PrimaryKey
 				}
+				if s.unkeyed(t, primary) {
+					return false, nil
+				}
 				s.keyed(t, primary)
-				return nil
+				return true, nil
 			}
 		}
 		if err := s.outage(ctx, "read the key of "+t.String(), err); err != nil {
-			return err
+			return false, err
 		}
 	}
 }

@@ -25,6 +25,9 @@ type Options struct {
 	Tables []string
 	// Table names the table that a table's rows go to. Default: schema_name.
 	Table func(schema, name string) string
+	// Keyed says that rows go to tables that tell them apart by their key: of the tables that a pattern with * selects, those
+	// without a key are left out then, and one that is named is an error.
+	Keyed bool
 	// Types are choices among the types of columns.
 	Types Types
 	// History says how the rows are loaded that are in the tables already.

@@ -32,22 +32,21 @@ type Finding struct {
 // They are about the settings of the server, the role, the publication, each table, and what of the values is lost on the
 // way. Errors: those of the connection; CodeBadValue.
 func Check(ctx context.Context, address string, options *Options) ([]Finding, error) {
-	conn, err := dial(ctx, address, false)
+	s, err := Look(ctx, address, options)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	o := options.withDefaults()
-	f, err := readFacts(ctx, conn, &o)
-	if err != nil {
-		return nil, err
-	}
-	found := slices.Concat(f.checkServer(), f.checkRole(), f.checkPublication(&o), f.checkTables(&o), f.checkValues())
+	return s.Findings, nil
+}
+
+// check finds what there is to find, the gravest first.
+func (f *facts) check(o *Options) []Finding {
+	found := slices.Concat(f.checkServer(), f.checkRole(o), f.checkPublication(o), f.checkTables(o), f.checkValues())
 	slices.SortStableFunc(found, func(a, b Finding) int {
 		rank := func(f Finding) int { return slices.Index([]Severity{Blocks, Warns, Notes}, f.Severity) }
 		return cmp.Compare(rank(a), rank(b))
 	})
-	return found, nil
+	return found
 }
 
 // facts are what Check decides by.
@@ -164,20 +163,34 @@ func (f *facts) checkServer() (found []Finding) {
 	return found
 }
 
-func (f *facts) checkRole() (found []Finding) {
+func (f *facts) checkRole(o *Options) (found []Finding) {
 	if !f.replicates {
 		found = append(found, Finding{Blocks, "role " + f.role, "found no right to replicate, wanted it",
 			"ALTER ROLE " + quoteName(f.role) + " REPLICATION;"})
 	}
 	for _, t := range f.tables {
+		severity := Blocks
+		if o.History.Skip || f.leftOut(o, t) != "" {
+			severity = Warns
+		}
 		if !t.Readable {
-			found = append(found, Finding{Warns, "table " + t.String(),
+			found = append(found, Finding{severity, "table " + t.String(),
 				"found no right to select, wanted it: the rows that are there cannot be read, nor compared",
 				fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %s;", quoteName(t.Schema),
 					quoteName(f.role), t.quoted(), quoteName(f.role))})
 		}
 	}
 	return found
+}
+
+// createPublication is the SQL that makes the publication of the tables: each with its partitions, not these by themselves.
+func createPublication(name string, tables []*catalogTable) string {
+	names := make([]string, len(tables))
+	for i, t := range tables {
+		names[i] = t.quoted()
+	}
+	return "CREATE PUBLICATION " + quoteName(name) + " FOR TABLE " + strings.Join(names, ", ") +
+		" WITH (publish_via_partition_root = true)"
 }
 
 // checkPublication looks at the publication, or at what keeps us from making it.
@@ -189,16 +202,17 @@ func (f *facts) checkPublication(o *Options) (found []Finding) {
 			return []Finding{{Blocks, "tables", fmt.Sprintf("found no table like %s, wanted one",
 				strings.Join(o.Tables, ", ")), ""}}
 		}
-		names := make([]string, len(f.tables))
-		for i, t := range f.tables {
-			names[i] = t.quoted()
+		read := slices.DeleteFunc(slices.Clone(f.tables), func(t *catalogTable) bool { return t.unfit(o) != "" })
+		if len(read) == 0 {
+			return nil // each of them is told of
 		}
 		severity, why := Notes, "found none: it is made when the source is opened"
-		if !f.owner {
-			severity, why = Blocks, "found none, wanted one: the role must not make it"
+		notOwned := func(t *catalogTable) bool { return !t.Owned }
+		if !f.owner || slices.ContainsFunc(read, notOwned) {
+			severity, why = Blocks, "found none, wanted one: the role must not make it, as it may create nothing in the database, or "+
+				"does not own each table"
 		}
-		return []Finding{{severity, object, why, "CREATE PUBLICATION " + quoteName(o.Publication) + " FOR TABLE " +
-			strings.Join(names, ", ") + ";"}}
+		return []Finding{{severity, object, why, createPublication(o.Publication, read) + ";"}}
 	}
 	if !p.Insert || !p.Update || !p.Delete || !p.Truncate {
 		found = append(found, Finding{Warns, object, "found kinds of change that it leaves out, wanted insert, update, delete " +

@@ -10,13 +10,14 @@ import (
 
 // checkTables looks at what the log will tell of each table.
 func (f *facts) checkTables(o *Options) (found []Finding) {
+	by := map[string]*catalogTable{}
 	for _, t := range f.tables {
 		object := "table " + t.String()
 		if t.Persistence == 'u' {
-			found = append(found, Finding{Blocks, object, "found it UNLOGGED, wanted its changes in the log",
+			found = append(found, Finding{f.leaves(o, t), object, "found it UNLOGGED, wanted its changes in the log",
 				"ALTER TABLE " + t.quoted() + " SET LOGGED;"})
 		}
-		found = append(found, f.checkIdentity(t, object)...)
+		found = append(found, f.checkIdentity(o, t, object)...)
 		if names := f.unsentGenerated(t); len(names) > 0 {
 			found = append(found, Finding{Notes, object, "the log does not send its generated columns: " +
 				strings.Join(names, ", ") + "; they are left out", ""})
@@ -24,7 +25,15 @@ func (f *facts) checkTables(o *Options) (found []Finding) {
 		if _, err := f.types.schema(&t.Table); err != nil {
 			found = append(found, Finding{Blocks, object, err.Error(), ""})
 		}
-		if name := o.Table(t.Schema, t.Name); strings.ContainsAny(name, "/\\") {
+		name := o.Table(t.Schema, t.Name)
+		if other := by[name]; other != nil {
+			found = append(found, Finding{Blocks, object, fmt.Sprintf("found the name %q for its table in Delta, which %s has: "+
+				"wanted {schema} and {table} in the name of the target's table so that each has its own", name, other), ""})
+		}
+		if f.leftOut(o, t) == "" {
+			by[name] = t
+		}
+		if strings.ContainsAny(name, "/\\") {
 			found = append(found, Finding{Blocks, object, fmt.Sprintf("found the name %q for its table in Delta, wanted one "+
 				"that can be a folder's", name), ""})
 		}
@@ -32,22 +41,45 @@ func (f *facts) checkTables(o *Options) (found []Finding) {
 	return found
 }
 
+// leaves is how much it matters that a table cannot be published: one that a pattern selects is left out of the publication that
+// the source makes.
+func (f *facts) leaves(o *Options, t *catalogTable) Severity {
+	if f.publication == nil && !named(o.Tables, t.Schema, t.Name) {
+		return Warns
+	}
+	return Blocks
+}
+
 // checkIdentity looks at what the log says of rows that are updated or deleted. While a table that publishes updates has no
 // identity, the server refuses them to everyone. Source: "Publication".
-func (f *facts) checkIdentity(t *catalogTable, object string) []Finding {
+func (f *facts) checkIdentity(o *Options, t *catalogTable, object string) []Finding {
 	keyed := slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Key })
+	byIndex := ""
+	if t.Candidate != "" {
+		byIndex = "ALTER TABLE " + t.quoted() + " REPLICA IDENTITY USING INDEX " + quoteName(t.Candidate) + ";"
+	}
 	switch {
+	case keyed && t.keyless(o) != "":
+		return []Finding{{f.leaves(o, t), object, "found neither a primary key nor an index as its replica identity: a mirror tells " +
+			"rows apart by that; a pipeline of mode append keeps its changes", byIndex}}
 	case t.Identity == IdentityFull && len(t.PrimaryKey) == 0:
 		return []Finding{{Notes, object, "found no primary key: rows are told apart by all of their columns", ""}}
 	case keyed:
 		return nil
 	case len(t.PrimaryKey) > 0:
-		return []Finding{{Blocks, object, "found REPLICA IDENTITY NOTHING, wanted the primary key: while the table is " +
+		return []Finding{{f.leaves(o, t), object, "found REPLICA IDENTITY NOTHING, wanted the primary key: while the table is " +
 			"published, the server refuses updates and deletes of applications",
 			"ALTER TABLE " + t.quoted() + " REPLICA IDENTITY DEFAULT;"}}
 	}
-	return []Finding{{Blocks, object, "found neither a primary key nor another replica identity: while the table is published, " +
-		"the server refuses updates and deletes of applications", "ALTER TABLE " + t.quoted() + " REPLICA IDENTITY FULL;"}}
+	if byIndex == "" && !o.Keyed {
+		byIndex = "ALTER TABLE " + t.quoted() + " REPLICA IDENTITY FULL;"
+	}
+	why := ""
+	if o.Keyed && byIndex == "" {
+		why = "; give it a primary key, by which a mirror tells rows apart"
+	}
+	return []Finding{{f.leaves(o, t), object, "found neither a primary key nor another replica identity: while the table is published, " +
+		"the server refuses updates and deletes of applications" + why, byIndex}}
 }
 
 // unsentGenerated are the generated columns that the publication does not send.
@@ -75,11 +107,37 @@ func (f *facts) checkValues() (found []Finding) {
 			}
 			if len(loss) > 0 {
 				found = append(found, Finding{Notes, fmt.Sprintf("column %s.%s", &t.Table, c.Name),
-					fmt.Sprintf("%s becomes %s: %s", f.types.describe(c.Type, c.Modifier), to, strings.Join(loss, "; ")), ""})
+					fmt.Sprintf("%s becomes %s: %s", f.types.describe(c.Type, c.Modifier), deltaName(to), strings.Join(loss, "; ")), ""})
 			}
 		}
 	}
 	return found
+}
+
+// deltaName is a type by the name that Delta has for it.
+func deltaName(t arrow.DataType) string {
+	switch t := t.(type) {
+	case *arrow.StringType:
+		return "string"
+	case *arrow.Decimal128Type:
+		return fmt.Sprintf("decimal(%d,%d)", t.Precision, t.Scale)
+	case *arrow.TimestampType:
+		if t.TimeZone == "" {
+			return "timestamp_ntz"
+		}
+		return "timestamp"
+	case *arrow.Date32Type:
+		return "date"
+	case *arrow.Float64Type:
+		return "double"
+	case *arrow.ListType:
+		return "array<" + deltaName(t.Elem()) + ">"
+	case *arrow.MapType:
+		return "map<" + deltaName(t.KeyType()) + ", " + deltaName(t.ItemType()) + ">"
+	case *arrow.StructType:
+		return "struct"
+	}
+	return t.String()
 }
 
 // loss says which values of a type change on their way into a column of a type of Delta; nil: none.

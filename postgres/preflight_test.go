@@ -44,15 +44,15 @@ alter table good owner to %[1]s;`, role))
 		text := all(found)
 		for _, want := range []string{
 			"blocks | role " + role + " | found no right to replicate",
-			"warns | table public.keyless | found no right to select",
+			"blocks | table public.keyless | found no right to select",
 			"warns | publication p | found kinds of change that it leaves out",
 			"blocks | table public.keyless | found neither a primary key",
 			"blocks | table public.nothing | found REPLICA IDENTITY NOTHING",
 			"blocks | table public.scratch | found it UNLOGGED",
 			"warns | table public.left_out | found it missing in the publication p",
-			"notes | column public.good.n | numeric(10,2) becomes decimal(10, 2): NaN becomes null",
-			"notes | column public.left_out.at | timestamp with time zone becomes timestamp[us, tz=UTC]: infinity",
-			"notes | column public.left_out.odd name | character(3) becomes utf8: blanks at the end are left out; the column is " +
+			"notes | column public.good.n | numeric(10,2) becomes decimal(10,2): NaN becomes null",
+			"notes | column public.left_out.at | timestamp with time zone becomes timestamp: infinity",
+			"notes | column public.left_out.odd name | character(3) becomes string: blanks at the end are left out; the column is " +
 				"called odd_name",
 			"notes | table public.good | the log does not send its generated columns: g",
 		} {

@@ -294,10 +294,11 @@ func (s *Source) describe(ctx context.Context, rel *pgoutput.Rel) error {
 	}
 	f := s.feeds[rel.Schema+"."+rel.Name]
 	if f == nil {
-		if err := s.learnKey(ctx, rel); err != nil {
+		read, err := s.learnKey(ctx, rel)
+		if err != nil || !read {
+			s.byOID[rel.OID] = nil
 			return err
 		}
-		var err error
 		if f, err = s.appear(ctx, &Table{OID: rel.OID, Schema: rel.Schema, Name: rel.Name}, s.position, true); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"cmp"
+	"context"
 	"regexp"
 	"slices"
 	"strings"
@@ -101,6 +102,7 @@ func (p *Pipeline) postgresOptions() *postgres.Options {
 	for _, t := range s.DDL.Tables {
 		o.TableDDL[t.Name] = t.Value.policies()
 	}
+	o.Keyed = p.Target.Delta != nil && p.Target.Delta.keyed() && len(p.Target.Delta.Key) == 0
 	if t := p.Target.Delta; t != nil && !p.empties() {
 		o.DDL.Truncate = cmp.Or(o.DDL.Truncate, postgres.Keep)
 	}
@@ -182,6 +184,15 @@ func (p *Pipeline) checkPostgres(r *reader) {
 		r.add(at, freshet.CodeBadValue, "write mode: mirror, or change_columns: [_change_type]",
 			"the source tells of changes, and mode append would land deletes as if they were new rows")
 	}
+}
+
+// CheckSource asks the server that the pipeline reads what stands in its way, and which values are lost on it; the gravest first. Of
+// sources other than PostgreSQL nothing is asked. Errors: those of postgres.Check.
+func (p *Pipeline) CheckSource(ctx context.Context) ([]postgres.Finding, error) {
+	if p.Source.Postgres == nil {
+		return nil, nil
+	}
+	return postgres.Check(ctx, p.Source.Postgres.URL.Reveal(), p.postgresOptions())
 }
 
 func (b *Builder) postgresSource(p *Pipeline, obs freshet.Observer) (*postgres.Source, error) {

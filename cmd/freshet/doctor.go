@@ -3,10 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
-	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/postgres"
 )
 
@@ -40,12 +40,7 @@ Exit code 4 when something blocks, or warns with --strict.`,
 			if err := c.printFindings(output, found); err != nil {
 				return err
 			}
-			for _, f := range found {
-				if f.Severity == postgres.Blocks || strict && f.Severity == postgres.Warns {
-					return &exitError{freshet.ClassCheck.ExitCode()}
-				}
-			}
-			return nil
+			return judge(found, strict)
 		},
 	}
 	f := cmd.Flags()
@@ -70,14 +65,19 @@ func (c *cli) printFindings(output string, found []postgres.Finding) error {
 		return c.list(output, records)
 	}
 	s := c.style(c.out)
-	marks := map[postgres.Severity]string{postgres.Blocks: s.paint(red, "✗"), postgres.Warns: s.paint(yellow, "⚠"),
-		postgres.Notes: s.paint(dim, "·")}
 	for _, f := range found {
-		fmt.Fprintf(c.out, "%s %s: %s\n", marks[f.Severity], f.Object, f.Message)
-		printFix(c.out, s, f.Fix)
+		printFinding(c.out, s, f)
 	}
 	if len(found) == 0 {
 		fmt.Fprintln(c.out, s.paint(green, "✓")+" nothing is in the way")
 	}
 	return nil
+}
+
+// printFinding prints a finding as a fault is printed, with its remedy below.
+func printFinding(w io.Writer, s style, f postgres.Finding) {
+	mark := map[postgres.Severity]string{postgres.Blocks: s.paint(red, "✗"), postgres.Warns: s.paint(yellow, "⚠"),
+		postgres.Notes: s.paint(dim, "·")}[f.Severity]
+	fmt.Fprintf(w, "%s %s: %s\n", mark, f.Object, f.Message)
+	printFix(w, s, f.Fix)
 }

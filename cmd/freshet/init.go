@@ -21,7 +21,14 @@ version: 1
 project: NAME
 lake:
   root: ./lake                     # table ns.name is <root>/ns/name; a folder, or s3://, gs://, az://…
-connections:
+CONNECTIONSdefaults:
+  commit: {every: 10s}
+  quarantine: {stop_above: 5% per 5m}
+environments:
+  prod: {lake: {root: "s3://CHANGE-ME/lake"}}
+`
+
+const initConnections = `connections:
   events: {kafka: {brokers: ["${KAFKA_BROKERS:-localhost:9092}"]}}
   # With TLS and a login:
   # events:
@@ -29,15 +36,27 @@ connections:
   #     brokers: ["broker:9093"]
   #     tls: true
   #     sasl: {mechanism: SCRAM-SHA-512, username: app, password: "${secret:env:KAFKA_PASSWORD}"}
-defaults:
-  commit: {every: 10s}
-  quarantine: {stop_above: 5% per 5m}
-environments:
-  prod: {lake: {root: "s3://CHANGE-ME/lake"}}
 `
 
-const initPipeline = `# yaml-language-server: $schema=../.freshet/pipeline.schema.json
-pipeline: clicks
+// projectFiles are the files of a project in a folder, but for its pipelines.
+func projectFiles(dir, connections string) (map[string]string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{
+		spec.ProjectFile: strings.NewReplacer("NAME", cleanName(filepath.Base(abs)), "CONNECTIONS",
+			connections).Replace(initProject),
+		".gitignore":                    initIgnore,
+		".freshet/project.schema.json":  string(spec.JSONSchema(true)),
+		".freshet/pipeline.schema.json": string(spec.JSONSchema(false)),
+	}, nil
+}
+
+// initModeline tells editors of the schema of pipeline files.
+const initModeline = "# yaml-language-server: $schema=../.freshet/pipeline.schema.json\n"
+
+const initPipeline = initModeline + `pipeline: clicks
 namespace: bronze
 trigger: continuous                # continuous | once
 source:
@@ -61,34 +80,42 @@ const initIgnore = "/lake/\n/.freshet/\n"
 
 func (c *cli) initCommand() *cobra.Command {
 	var template string
+	var from initFrom
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Make a project to start from",
 		Long: `Write the files of a project into DIR (default: the current folder): freshet.yaml, a pipeline in pipelines/, and JSON
-Schemas that editors complete and check the files with. Files that exist are left alone unless --force.`,
+Schemas that editors complete and check the files with. Files that exist are left alone unless --force.
+
+--from looks at a PostgreSQL database and writes a pipeline for it, into the project that is in DIR, or a new one: each table
+becomes a Delta table that is as the source has it, and a second one that keeps every change. Comments in the file tell which
+tables were found, by what key, which are left out and why, which values do not arrive as they are, and the SQL of what is to
+be mended on the server. Nothing is changed there: the pipeline makes its slot and its publication when it starts first.
+A password is not written down: where the address has one, the file refers to an environment variable. Better is to give
+none here, and to have it in PGPASSWORD, or in ~/.pgpass, which freshet run reads as well.`,
 		Example: `  freshet init shop
+  freshet init shop --from postgres://freshet@db:5432/shop
+  freshet init --from "$SHOP_URL" --schema sales --table public.customers
   freshet lint shop`,
 		Args: args(0, 1, "at most one folder"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := oneOf("--template", template, "kafka-to-delta"); err != nil {
-				return err
-			}
+		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."
 			if len(args) > 0 {
 				dir = args[0]
 			}
-			abs, err := filepath.Abs(dir)
+			if err := errors.Join(oneOf("--template", template, "kafka-to-delta"), exclude(cmd, "template", "from"),
+				from.check()); err != nil {
+				return err
+			}
+			if from.address != "" {
+				return c.initFrom(cmd.Context(), dir, &from, force)
+			}
+			files, err := projectFiles(dir, initConnections)
 			if err != nil {
 				return err
 			}
-			files := map[string]string{
-				spec.ProjectFile:                strings.Replace(initProject, "NAME", cleanName(filepath.Base(abs)), 1),
-				"pipelines/clicks.yaml":         initPipeline,
-				".gitignore":                    initIgnore,
-				".freshet/project.schema.json":  string(spec.JSONSchema(true)),
-				".freshet/pipeline.schema.json": string(spec.JSONSchema(false)),
-			}
+			files["pipelines/clicks.yaml"] = initPipeline
 			if err := writeFiles(dir, files, force); err != nil {
 				return err
 			}
@@ -100,7 +127,8 @@ Schemas that editors complete and check the files with. Files that exist are lef
 		},
 	}
 	cmd.Flags().StringVarP(&template, "template", "t", "kafka-to-delta", "kafka-to-delta")
-	cmd.Flags().BoolVar(&force, "force", false, "write over files that exist")
+	cmd.Flags().BoolVar(&force, "force", false, "write over files that exist; with --from over the pipeline's alone")
+	from.flags(cmd)
 	return cmd
 }
 

@@ -65,8 +65,9 @@ func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) 
 func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "freshet",
-		Short: "Kafka topics into Delta tables, exactly once",
-		Long: `Freshet moves the records of Kafka topics into Delta Lake tables, each exactly once, and looks after such tables.
+		Short: "Kafka topics and PostgreSQL databases into Delta tables, exactly once",
+		Long: `Freshet moves the records of Kafka topics, and the rows of PostgreSQL databases with every change to them, into Delta Lake
+tables, each exactly once, and looks after such tables.
 
 Data goes to standard output; progress, logs and errors go to standard error.
 
@@ -77,6 +78,7 @@ Every flag can also be set by a variable: FRESHET_ and its name in capitals, so 
 		Example: `  freshet quickstart                                              a demo with everything in one process
   freshet ingest kafka://localhost:9092/orders ./lake/orders      one topic into one table
   freshet init shop && freshet run shop                           a project of pipeline files
+  freshet init shop --from postgres://freshet@db/shop             one that mirrors a database
   freshet table read ./lake/orders --limit 5                      rows of any Delta table`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -98,8 +100,8 @@ Every flag can also be set by a variable: FRESHET_ and its name in capitals, so 
 		"with -v)")
 	f.StringVar(&c.color, "color", "auto", "auto, always or never")
 	root.AddCommand(
-		c.quickstartCommand(), c.ingestCommand(), c.runCommand(), c.lintCommand(), c.initCommand(), c.doctorCommand(),
-		c.schemaCommand(), c.pipelineCommand(),
+		c.quickstartCommand(), c.ingestCommand(), c.runCommand(), c.lintCommand(), c.checkCommand(), c.initCommand(),
+		c.doctorCommand(), c.schemaCommand(), c.pipelineCommand(),
 		c.tableCommand(), c.cutCommand(), c.progressCommand(), c.quarantineCommand(), c.explainCommand(),
 		c.completionCommand(root), c.versionCommand(),
 	)

@@ -1,0 +1,139 @@
+package postgres
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/freshet-io/freshet"
+)
+
+// Survey is what a server has for a Source.
+type Survey struct {
+	Server   string     // "PostgreSQL 15.18"
+	Tables   []Surveyed // those that the options select, by schema and name; partitions are a part of their root
+	Findings []Finding  // as Check has them
+}
+
+// Surveyed is a table that a Source would read, or could.
+type Surveyed struct {
+	Schema, Name string
+	Key          []string // the columns by which rows are told apart; nil: by all of them
+	Rows         int64    // as the server estimates them; -1: it has not yet
+	Bytes        int64    // of its rows on the server's disk
+	LeftOut      string   // why it is not read although the options select it; "": it is
+}
+
+// Look looks at a server with the eyes of a Source with these options, and changes nothing. Errors: as Check.
+func Look(ctx context.Context, address string, options *Options) (*Survey, error) {
+	conn, err := dial(ctx, address, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	o := options.withDefaults()
+	f, err := readFacts(ctx, conn, &o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Survey{Server: "PostgreSQL " + conn.ParameterStatus("server_version"), Findings: f.check(&o)}
+	for _, t := range f.tables {
+		s.Tables = append(s.Tables, Surveyed{Schema: t.Schema, Name: t.Name, Key: t.rowKey(), Rows: t.Rows, Bytes: t.Pages * 8192,
+			LeftOut: f.leftOut(&o, t)})
+	}
+	return s, nil
+}
+
+// leftOut says why the source does not read the table; "": it does.
+func (f *facts) leftOut(o *Options, t *catalogTable) string {
+	if f.publication == nil {
+		return t.unfit(o)
+	}
+	if _, in := f.publication.Tables[t.String()]; !in && (t.Kind != 'p' || f.publication.ViaRoot) {
+		return "not in the publication"
+	}
+	return t.keyless(o)
+}
+
+// unfit says why the table is not published for a source with these options; "": it is. While a table that publishes updates has
+// no identity, the server refuses them to everyone. Source: "Publication".
+func (t *catalogTable) unfit(o *Options) string {
+	switch {
+	case t.Persistence != 'p':
+		return "it is not in the log: UNLOGGED"
+	case t.Identity != IdentityFull && !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Key }):
+		return "no primary key, nor another replica identity: the server would refuse updates and deletes of applications"
+	}
+	return t.keyless(o)
+}
+
+// keyless says that the table has no key where it needs one.
+func (t *catalogTable) keyless(o *Options) string {
+	if o.Keyed && len(t.rowKey()) == 0 {
+		return "no key: a mirror tells rows apart by it"
+	}
+	return ""
+}
+
+// rowKey is the key that rows of the table are told apart by: the primary key, or else the index that is its replica identity.
+func (t *catalogTable) rowKey() []string { return rowKey(&t.Table, t.PrimaryKey) }
+
+func rowKey(t *Table, primary []string) []string {
+	key := slices.Clone(primary)
+	for _, c := range t.Columns {
+		if len(primary) == 0 && c.Key && t.Identity != IdentityFull {
+			key = append(key, c.Name)
+		}
+	}
+	return key
+}
+
+// Address is where a database is, as people may see it.
+type Address struct {
+	Database string // its name
+	Shown    string // the address, less what is secret in it
+	Secret   bool   // it has a password, or something like it
+}
+
+// ParseAddress takes an address apart: a URL, or a list of KEY=VALUE as libpq has them. What the environment adds to it is no part
+// of it. Errors: CodeBadValue.
+func ParseAddress(address string) (*Address, error) {
+	config, err := pgconn.ParseConfig(address)
+	if err != nil {
+		return nil, badAddress(err)
+	}
+	a := &Address{Database: config.Database, Shown: address}
+	if a.Database == "" {
+		a.Database = config.User
+	}
+	of, err := url.Parse(address)
+	if err != nil || of.Scheme != "postgres" && of.Scheme != "postgresql" {
+		if a.Secret = strings.Contains(strings.ToLower(address), "password"); a.Secret {
+			a.Shown = (&url.URL{Scheme: "postgres", User: url.User(config.User), Host: hostPort(config), Path: "/" + a.Database}).String()
+		}
+		return a, nil
+	}
+	if _, has := of.User.Password(); has {
+		a.Secret, of.User = true, url.User(of.User.Username())
+	}
+	values := of.Query()
+	for _, name := range []string{"password", "sslpassword"} {
+		if values.Has(name) {
+			a.Secret = true
+			values.Del(name)
+		}
+	}
+	if a.Secret {
+		of.RawQuery = values.Encode()
+		a.Shown = of.String()
+	}
+	return a, nil
+}
+
+func badAddress(err error) error {
+	return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Msg: "the address of the PostgreSQL server",
+		Err: err, Fix: "write it as postgres://USER@HOST:PORT/DATABASE"}
+}
