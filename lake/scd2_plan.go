@@ -223,7 +223,7 @@ type cellColumn struct {
 }
 
 func newCells(u *upsert, stored arrow.RecordBatch) cells {
-	c := cells{u: u, stored: stored, keeps: u.keepsColumns()}
+	c := cells{u: u, stored: stored, keeps: len(u.keptColumns()) > 0}
 	o := &u.t.a.opts.Key
 	for i := range u.schema.Fields {
 		f := &u.schema.Fields[i]

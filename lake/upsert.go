@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
@@ -253,23 +250,9 @@ func (u *upsert) order(row int32) order {
 
 // decide reads the stored rows that are needed and settles what becomes of each key.
 func (u *upsert) decide(ctx context.Context) error {
-	var wanted []int
-	keeps := u.keepsColumns()
 	moves := u.findMoves()
-	moved := map[int]bool{}
-	for _, m := range moves {
-		moved[m.key] = u.there(m.key)
-	}
-	for i := range u.keys {
-		if moved[i] || u.needsStored(i, keeps) {
-			wanted = append(wanted, i)
-		}
-	}
-	if len(wanted) > 0 {
-		var err error
-		if u.stored, err = u.readStored(ctx, wanted); err != nil {
-			return err
-		}
+	if err := u.readNeeded(ctx, moves); err != nil {
+		return err
 	}
 	if err := u.follow(moves); err != nil {
 		return err
@@ -284,132 +267,6 @@ func (u *upsert) decide(ctx context.Context) error {
 // updates reports whether the row was sent as an update.
 func (u *upsert) updates(row int32) bool {
 	return u.rows.batches[u.rows.from[row]].Kinds != nil && u.rows.kinds[row] == freshet.UpdatePostimage
-}
-
-// needsStored reports whether the row that is stored under the key must be read; keeps is keepsColumns.
-func (u *upsert) needsStored(i int, keeps bool) bool {
-	if !u.touches(i) {
-		return false
-	}
-	deletes := u.t.deleted != nil || u.t.a.opts.Key.Deletes == SoftDeletes
-	return u.feed || slices.ContainsFunc(u.keys[i].changes, func(c change) bool {
-		if u.rows.removes(c.row) {
-			return deletes
-		}
-		return keeps || u.rows.unsent.Any(int(c.row)) || u.mayTie(i, c.row)
-	})
-}
-
-// mayTie reports whether nothing but its content may tell a change from the row that is stored.
-func (u *upsert) mayTie(i int, row int32) bool {
-	return u.index.sequence != nil && u.order(row).compare(u.index.orderOf(u.known, i)) == unknown
-}
-
-// keepsColumns reports whether the table has columns that the source does not: an update leaves them as they are.
-func (u *upsert) keepsColumns() bool {
-	for i := range u.schema.Fields {
-		f := &u.schema.Fields[i]
-		_, ours := fillNamed(u.t.a.fills, f.Name)
-		ours = ours || f.Name == DeletedAtColumn // of rows that were marked under another policy
-		if columnNamed(u.rows.schema, f.Name) < 0 && !ours && !f.Generated() {
-			return true
-		}
-	}
-	return false
-}
-
-// storedRows are rows of the table as they are before the commit.
-type storedRows struct {
-	rows arrow.RecordBatch
-	of   map[int]int32 // by key: the row
-}
-
-// column is the column of this name, nil where there is none.
-func (s *storedRows) column(name string) arrow.Array {
-	if s == nil {
-		return nil
-	}
-	if c := columnNamed(s.rows.Schema(), name); c >= 0 {
-		return s.rows.Column(c)
-	}
-	return nil
-}
-
-func (s *storedRows) release() {
-	if s != nil {
-		s.rows.Release()
-	}
-}
-
-// readStored reads the rows that lie under these keys.
-func (u *upsert) readStored(ctx context.Context, keys []int) (*storedRows, error) {
-	slices.SortFunc(keys, func(a, b int) int {
-		x, y := u.at[a], u.at[b]
-		if x.File != y.File {
-			return int(int64(x.File) - int64(y.File))
-		}
-		return int(x.Row - y.Row)
-	})
-	var files []delta.Add
-	var rows []*delta.RowSet
-	for i, k := range keys {
-		if i == 0 || u.at[keys[i-1]].File != u.at[k].File {
-			files, rows = append(files, u.files[u.at[k].File]), append(rows, delta.NewRowSet())
-		}
-		rows[len(rows)-1].Add(uint64(u.at[k].Row))
-	}
-	s := &storedRows{of: make(map[int]int32, len(keys))}
-	var parts []arrow.RecordBatch
-	defer func() {
-		for _, p := range parts {
-			p.Release()
-		}
-	}()
-	n := 0
-	for got, err := range u.snap.ScanFiles(ctx, files, &delta.ScanOptions{Rows: rows}) {
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, got.Batch)
-		n += len(got.Rows)
-	}
-	if n != len(keys) {
-		return nil, fmt.Errorf("%w: wanted %d rows that the key index names, found %d", keyindex.ErrCorrupt, len(keys), n)
-	}
-	for i, k := range keys {
-		s.of[k] = int32(i)
-	}
-	var err error
-	s.rows, err = concatRows(parts)
-	return s, err
-}
-
-// concatRows puts batches of one schema one after another.
-func concatRows(parts []arrow.RecordBatch) (arrow.RecordBatch, error) {
-	schema := parts[0].Schema()
-	columns := make([]arrow.Array, schema.NumFields())
-	defer func() {
-		for _, c := range columns {
-			if c != nil {
-				c.Release()
-			}
-		}
-	}()
-	var n int64
-	for _, p := range parts {
-		n += p.NumRows()
-	}
-	for i := range columns {
-		of := make([]arrow.Array, len(parts))
-		for j, p := range parts {
-			of[j] = p.Column(i)
-		}
-		var err error
-		if columns[i], err = array.Concatenate(of, memory.DefaultAllocator); err != nil {
-			return nil, err
-		}
-	}
-	return array.NewRecordBatch(schema, columns, n), nil
 }
 
 // stale reports whether the index must have been wrong, so that it is to be made anew.
