@@ -208,9 +208,14 @@ func (w *checkpointWriter) state() []Action {
 	return actions
 }
 
-// eachFile hands on the file actions that a checkpoint keeps, and counts the adds.
+// eachFile hands on the file actions that a checkpoint keeps, and counts the adds. Errors: also *ChecksumError, lest what is
+// broken in the log outlives it.
 func (w *checkpointWriter) eachFile(ctx context.Context, do func(*Action) error) error {
-	for a, err := range w.snap.reconcile(ctx, kindAdd|kindRemove|kindStats|refuseUnknown, nil) {
+	audited, err := w.snap.audit(ctx)
+	if err != nil {
+		return err
+	}
+	for a, err := range w.snap.reconcile(ctx, kindAdd|kindRemove|kindStats|refuseUnknown, nil, audited) {
 		if err != nil {
 			return err
 		}
@@ -219,12 +224,13 @@ func (w *checkpointWriter) eachFile(ctx context.Context, do func(*Action) error)
 		}
 		if a.Add != nil {
 			w.files.add(a.Add.Size, a.Add.DeletionVector, 1)
+			audited.take(a.Add)
 		}
 		if err := do(&a); err != nil {
 			return err
 		}
 	}
-	return nil
+	return audited.end()
 }
 
 // checkpointPart is a Parquet file of a checkpoint that is being written.

@@ -28,39 +28,58 @@ func (e *ChecksumError) Error() string {
 // Unwrap makes errors.Is(err, ErrCorrupt) true.
 func (e *ChecksumError) Unwrap() error { return ErrCorrupt }
 
-// audit compares the files of a version with those of its .crc, while they are listed. A nil audit compares nothing.
+// audit compares a version with its .crc, while its files are listed: the commits that are read, then the files. A nil audit
+// compares nothing.
 type audit struct {
-	snap  *Snapshot
-	sum   *versionChecksum
-	files fileTotals
-	list  *fileList
+	snap    *Snapshot
+	sum     *versionChecksum // nil: there is none
+	commits commitSums
+	files   fileTotals
+	list    *fileList
 }
 
-// audit begins the comparison of a version with its .crc, and ends that of its state: nil when there is no .crc, or none
-// that is of this version. That it is wrong in one thing says that a file is broken; when it has several things otherwise,
-// it tells of something else, whoever has put it there. Errors: *ChecksumError, errors of the store.
+// audit begins the comparison of a version with its .crc, and ends that of its state. Without a .crc, or with one that is not
+// of this version, commits are held against what the snapshot knows of them. That it is wrong in one thing says that a file is
+// broken, and so does everything in one that is sure to be as it was written; when another has several things otherwise, it
+// tells of something else, whoever has put it there. Errors: *ChecksumError, errors of the store.
 func (s *Snapshot) audit(ctx context.Context) (*audit, error) {
+	alone := &audit{snap: s, commits: s.commits}
 	if !s.summed {
-		return nil, nil
+		return alone, nil
 	}
 	sum, err := s.table.getChecksum(ctx, s.version)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrCorrupt) {
-		return nil, nil // the log alone tells the rows
+		return alone, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if ours, err := s.commitOf(ctx, sum); !ours || err != nil {
-		return nil, err
+	if its, err := s.commitOf(ctx, sum); !its || err != nil {
+		return alone, err
 	}
-	a := &audit{snap: s, sum: sum, list: sum.list.empty()}
-	switch wrong := sum.otherState(s); len(wrong) {
-	case 0:
+	a := &audit{snap: s, sum: sum, commits: sum.commits, list: sum.list.empty()}
+	if len(a.commits.sums) == 0 {
+		a.commits = s.commits
+	}
+	wrong := sum.otherState(s)
+	switch {
+	case len(wrong) == 0:
 		return a, nil
-	case 1:
-		return nil, a.fail(wrong[0])
+	case len(wrong) == 1 || sum.ours:
+		return nil, a.fail(strings.Join(wrong, "; "))
 	}
-	return nil, nil
+	return alone, nil
+}
+
+// commit compares a commit that is read with what is known of it.
+func (a *audit) commit(c *logPiece) error {
+	switch {
+	case a == nil || c.compacted || !a.commits.differs(c.first, c.data):
+		return nil
+	case a.sum != nil && len(a.sum.commits.sums) > 0:
+		return a.fail(c.key + " is not as it was written")
+	}
+	return corrupt("%s is not as it was when it was first read", c.key)
 }
 
 // commitOf reports whether the checksum names the transaction of the version's commit.
@@ -82,7 +101,7 @@ func (a *audit) fail(detail string) error {
 
 // take counts a file.
 func (a *audit) take(add *Add) {
-	if a != nil {
+	if a != nil && a.sum != nil {
 		a.files.add(add.Size, add.DeletionVector, 1)
 		a.list.add(add)
 	}
@@ -90,7 +109,7 @@ func (a *audit) take(add *Add) {
 
 // end compares, once all files were taken.
 func (a *audit) end() error {
-	if a == nil {
+	if a == nil || a.sum == nil {
 		return nil
 	}
 	if detail := a.sum.otherFiles(a.files); detail != "" {

@@ -21,6 +21,8 @@ type versionChecksum struct {
 	inCommit *int64
 	files    *fileTotals // nil: not said
 	list     *fileList   // of all files; nil: not said
+	commits  commitSums  // of the newest commits, the last of which is that of its version
+	ours     bool        // it has the sum of itself, so that it is as it was written
 }
 
 func checksumKey(version int64) string { return versionPrefix(version) + ".crc" }
@@ -52,6 +54,7 @@ func (b *builder) fromChecksum(ctx context.Context, seg *segment) (ok bool, err 
 		}
 	}
 	b.version, b.inCommit, b.files, b.txnID = seg.last, commit.inCommit, sum.files, sum.txnID
+	b.commits = sum.commits
 	return true, nil
 }
 
@@ -94,7 +97,11 @@ func (t *Table) getChecksum(ctx context.Context, version int64) (*versionChecksu
 }
 
 func parseChecksum(data []byte) (*versionChecksum, error) {
-	s := &versionChecksum{}
+	has, right := hasOwnSum(data)
+	if has && !right {
+		return nil, errors.New("it is not as it was written")
+	}
+	s := &versionChecksum{ours: has}
 	counts := map[string]*int64{}
 	r := newLogReader(data, 0, nil)
 	err := r.object(func(key []byte) (err error) {
@@ -122,6 +129,8 @@ func parseChecksum(data []byte) (*versionChecksum, error) {
 			err = s.parseDomains(&r.jsonReader)
 		case "allFiles":
 			err = s.parseFiles(r)
+		case commitSumsField:
+			err = s.commits.parse(&r.jsonReader)
 		default:
 			err = r.skip()
 		}
@@ -129,6 +138,9 @@ func parseChecksum(data []byte) (*versionChecksum, error) {
 	})
 	if err == nil && r.peek() != 0 {
 		err = r.fail("the end")
+	}
+	if !s.ours {
+		s.commits = commitSums{}
 	}
 	s.count(counts)
 	return s, err

@@ -22,6 +22,9 @@ func (s *Snapshot) counted(ctx context.Context) *Snapshot {
 	}
 	counted := *s
 	counted.files = sum.files
+	if sum.txnID == s.txnID && len(sum.commits.sums) > 0 {
+		counted.commits = sum.commits // they were written sooner than these were read
+	}
 	return &counted
 }
 
@@ -59,5 +62,8 @@ func (s *Snapshot) checksum(txnID string) []byte {
 	}
 	o.object("metadata", s.state.meta.write)
 	o.object("protocol", s.state.proto.write)
-	return o.end()
+	if commits := s.commits.after(s.CheckpointVersion()); len(commits.sums) > 0 {
+		o.object(commitSumsField, commits.write)
+	}
+	return withOwnSum(o.end())
 }

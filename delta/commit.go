@@ -95,7 +95,7 @@ func (tx *Transaction) build(ctx context.Context, base *Snapshot) (*Snapshot, []
 	if body, err = tx.appendStream(ctx, body, b, ids); err != nil {
 		return nil, nil, fmt.Errorf("commit version %d: %w", next, err)
 	}
-	b.close(next, len(body))
+	b.close(next, body)
 	snap, err := b.finish(base, verified)
 	return snap, body, err
 }

@@ -33,14 +33,14 @@ func (s *Snapshot) Files(ctx context.Context, opts *FilesOptions) iter.Seq2[*Add
 // sieved is Files without adds that a sieve leaves out; then files are not compared with the .crc, since not all are seen.
 func (s *Snapshot) sieved(ctx context.Context, want kinds, sieve *statsSieve) iter.Seq2[*Add, error] {
 	return func(yield func(*Add, error) bool) {
-		files, err := s.audit(ctx)
+		a, err := s.audit(ctx)
 		if err != nil {
 			yield(nil, s.gone(err))
 			return
 		}
-		for add, err := range s.listed(ctx, want, sieve) {
+		for add, err := range s.listed(ctx, want, sieve, a) {
 			if err == nil {
-				files.take(add)
+				a.take(add)
 			}
 			if !yield(add, err) || err != nil {
 				return
@@ -49,16 +49,16 @@ func (s *Snapshot) sieved(ctx context.Context, want kinds, sieve *statsSieve) it
 		if sieve != nil {
 			return
 		}
-		if err := files.end(); err != nil {
+		if err := a.end(); err != nil {
 			yield(nil, s.gone(err))
 		}
 	}
 }
 
-// listed is sieved without a look at the .crc.
-func (s *Snapshot) listed(ctx context.Context, want kinds, sieve *statsSieve) iter.Seq2[*Add, error] {
+// listed is sieved that leaves it to the caller to compare files with the .crc; commits are compared by the audit.
+func (s *Snapshot) listed(ctx context.Context, want kinds, sieve *statsSieve, audited *audit) iter.Seq2[*Add, error] {
 	return func(yield func(*Add, error) bool) {
-		for a, err := range s.reconcile(ctx, want, sieve) {
+		for a, err := range s.reconcile(ctx, want, sieve, audited) {
 			if err != nil {
 				yield(nil, err)
 				return
@@ -72,10 +72,11 @@ func (s *Snapshot) listed(ctx context.Context, want kinds, sieve *statsSieve) it
 
 // reconcile yields the newest action of each file: adds of live files, and removes where they are wanted. It
 // goes from the newest commit to the oldest and then through the checkpoint, whose actions are not kept: only
-// what the commits said before is looked up. A sieve may leave out adds.
-func (s *Snapshot) reconcile(ctx context.Context, want kinds, sieve *statsSieve) iter.Seq2[Action, error] {
+// what the commits said before is looked up. A sieve may leave out adds. Each commit is compared by the audit, which may be
+// nil, before any of it is yielded.
+func (s *Snapshot) reconcile(ctx context.Context, want kinds, sieve *statsSieve, audited *audit) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
-		n := newest{want: want, sieve: sieve}
+		n := newest{want: want, sieve: sieve, audit: audited}
 		from := int64(0)
 		if s.checkpoint != nil {
 			from = s.checkpoint.version + 1
@@ -86,6 +87,9 @@ func (s *Snapshot) reconcile(ctx context.Context, want kinds, sieve *statsSieve)
 			bytes := s.bytesSinceCheckpoint()
 			n.seen.open(filesIn(bytes))
 			for c, err := range s.table.fetchPieces(ctx, pieces, bytes, true) {
+				if err == nil {
+					err = audited.commit(&c)
+				}
 				if err == nil {
 					err = n.yield(c, yield)
 				}
@@ -142,7 +146,7 @@ func (s *Snapshot) instead(ctx context.Context, n *newest, read int, cause error
 			}
 		}
 	}
-	for a, err := range older.reconcile(ctx, n.want, n.sieve) {
+	for a, err := range older.reconcile(ctx, n.want, n.sieve, n.audit) {
 		if err != nil {
 			yield(Action{}, err)
 			return true
@@ -181,6 +185,7 @@ const (
 type newest struct {
 	want    kinds
 	sieve   *statsSieve
+	audit   *audit
 	seen    fileSet
 	actions []fileAction // of a piece
 }

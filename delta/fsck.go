@@ -147,7 +147,7 @@ func (c *check) run(ctx context.Context) error {
 		}
 		c.snap = snap
 	}
-	for a, err := range c.snap.listed(ctx, kindAdd|kindStats, nil) {
+	for a, err := range c.snap.listed(ctx, kindAdd|kindStats, nil, nil) {
 		if err != nil {
 			return err
 		}

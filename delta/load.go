@@ -103,6 +103,9 @@ func (b *builder) replay(ctx context.Context, seg *segment) error {
 		if err := b.commit(c.last, c.key, c.data); err != nil {
 			return err
 		}
+		if c.compacted { // these are not the bytes of a commit
+			b.commits = commitSums{}
+		}
 	}
 	return nil
 }
@@ -121,13 +124,14 @@ type builder struct {
 	tally      fileTally   // of the next version
 	summed     bool        // the version has a .crc
 	txnID      string      // of the version's commit
+	commits    commitSums  // of the newest commits
 }
 
 // extend begins a builder that goes on from a snapshot.
 func (s *Snapshot) extend() *builder {
 	b := &builder{table: s.table, version: s.version, state: s.state.share(), checkpoint: s.checkpoint,
 		logBytes: s.logBytes, modified: s.modified, inCommit: s.inCommit, compacted: s.compacted, files: s.files,
-		txnID: s.txnID}
+		txnID: s.txnID, commits: s.commits}
 	if s.version < 0 {
 		b.files = &fileTotals{}
 	}
@@ -172,7 +176,7 @@ func (b *builder) commit(version int64, key string, data []byte) error {
 		}
 		b.take(&a)
 	}
-	b.close(version, len(data))
+	b.close(version, data)
 	return nil
 }
 
@@ -188,11 +192,12 @@ func (b *builder) take(a *Action) {
 	b.tally.take(a)
 }
 
-// close ends the next version, whose commit has so many bytes.
-func (b *builder) close(version int64, bytes int) {
+// close ends the next version, given the bytes of its commit.
+func (b *builder) close(version int64, commit []byte) {
 	b.version, b.modified, b.summed = version, time.Time{}, false
 	b.files, b.tally = b.tally.after(b.files), fileTally{}
-	b.logBytes += int64(bytes)
+	b.logBytes += int64(len(commit))
+	b.commits = b.commits.with(version, commit)
 }
 
 // snapshot finishes; before is the snapshot that was extended, whose parsed schema is used again if it still
@@ -200,7 +205,7 @@ func (b *builder) close(version int64, bytes int) {
 func (b *builder) snapshot(before *Snapshot) (*Snapshot, error) {
 	s := &Snapshot{table: b.table, version: b.version, state: b.state.share(), checkpoint: b.checkpoint,
 		logBytes: b.logBytes, modified: b.modified, inCommit: b.inCommit, compacted: b.compacted,
-		files: b.files, summed: b.summed, txnID: b.txnID}
+		files: b.files, summed: b.summed, txnID: b.txnID, commits: b.commits}
 	if s.state.proto == nil {
 		return nil, corrupt("version %d of %s has no protocol", b.version, b.table.st.URL())
 	}

@@ -65,6 +65,7 @@ func FuzzChecksum(f *testing.F) {
 		`"metadata":{"id":"m","format":{"provider":"parquet","options":{}},"schemaString":"{}","partitionColumns":["p"],` +
 		`"configuration":{"k":"v"}},"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["x"],` +
 		`"writerFeatures":["x"]}}`))
+	f.Add(withOwnSum([]byte(`{"txnId":"t","tableSizeBytes":9,"numFiles":2,"freshetCommits":{"first":7,"crc32c":[1,4294967295]}}`)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var sum *versionChecksum
 		var err error

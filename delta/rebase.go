@@ -49,7 +49,7 @@ func (c *committer) rebase(ctx context.Context) (ours bool, err error) {
 		for i := range w.actions {
 			b.take(&w.actions[i])
 		}
-		b.close(w.version, len(data))
+		b.close(w.version, data)
 	}
 	if b.version == c.base.version { // taken, and not there: cleaned away meanwhile
 		if c.pending {

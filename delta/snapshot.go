@@ -22,6 +22,7 @@ type Snapshot struct {
 	files      *fileTotals     // nil: not known
 	summed     bool            // the version had a .crc when it was read
 	txnID      string          // of the version's commit; "" when it was not read, or has none
+	commits    commitSums      // of the newest commits, as they were when they were written or first read
 }
 
 // Table is the table that this is a version of.

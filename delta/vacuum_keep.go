@@ -2,6 +2,7 @@ package delta
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"iter"
@@ -35,17 +36,22 @@ func (s *keySet) has(key string) bool {
 // mark gathers the files that must stay: those of the newest version, of kept versions, and those whose removal is
 // younger than the retention.
 func (v *vacuum) mark(ctx context.Context) error {
-	for a, err := range v.snap.reconcile(ctx, kindAdd|kindRemove, nil) {
+	audited, err := v.snap.audit(ctx)
+	if err != nil {
+		return err
+	}
+	for a, err := range v.snap.reconcile(ctx, kindAdd|kindRemove, nil, audited) {
 		switch {
 		case err != nil:
 			return err
 		case a.Add != nil:
+			audited.take(a.Add)
 			v.keep(v.snap, a.Add.Path, a.Add.DeletionVector)
 		case !expiredBy(a.Remove, v.cutoff):
 			v.keep(v.snap, a.Remove.Path, a.Remove.DeletionVector)
 		}
 	}
-	if err := v.markCommits(ctx); err != nil {
+	if err := errors.Join(audited.end(), v.markCommits(ctx)); err != nil {
 		return err
 	}
 	for _, version := range v.opts.KeepVersions {
