@@ -35,10 +35,11 @@ var mayImport = map[string][]string{
 	"postgres":           {"", "internal/column"},
 	"transform":          {"", "expr"},
 	"lake":               {"", "delta", "store", "expr", "internal/keyindex"},
+	"quality":            {},
 	"docs":               {},
 	"interop":            {},
 	"spec": {"", "delta", "expr", "internal/demo", "internal/format", "kafka", "lake", "postgres",
-		"store", "transform"},
+		"quality", "store", "transform"},
 	"cmd/freshet": {"*"},
 	"bench":       {"*"},
 }

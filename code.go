@@ -53,6 +53,7 @@ const (
 	CodeConflict       Code = "FRE-4006" // other writers kept winning
 	CodeNoVersion      Code = "FRE-4007" // the version or time is not there (any more)
 	CodeMissingFile    Code = "FRE-4008" // a file that the table's log names is not there
+	CodeBehind         Code = "FRE-4009" // the table does not come to the position at which it is compared
 
 	CodeStoreUnavailable Code = "FRE-5001" // the store does not answer
 	CodeStoreRefused     Code = "FRE-5002" // the store refuses credentials or rights

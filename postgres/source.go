@@ -184,6 +184,9 @@ func (s *Source) arrived(ctx context.Context, a arrival, ok bool) error {
 		if s.bytes == 0 {
 			s.emit()
 		}
+		if a.transaction != nil {
+			s.levelAsked(a.transaction.level)
+		}
 		return nil
 	}
 	if s.history.holds(a) {
@@ -332,6 +335,15 @@ func (s *Source) part(f *feed) {
 
 // emit makes everything that waits ready to be returned, and reports whether there was any.
 func (s *Source) emit() bool { return s.take(levelBytes, nil) }
+
+// levelAsked brings those tables to the position that a message in the log names.
+func (s *Source) levelAsked(tables []string) {
+	for _, table := range tables {
+		if f := s.feeds[table]; f != nil {
+			s.level(f)
+		}
+	}
+}
 
 // level brings a feed, with all that waits, to the position.
 func (s *Source) level(f *feed) { s.take(levelBytes, f) }

@@ -59,7 +59,7 @@ type stream struct {
 // slotInUse among them.
 func startStream(ctx context.Context, conn *pgconn.PgConn, o *Options, from pgoutput.LSN, version int,
 	confirmed *atomic.Uint64) (*stream, error) {
-	protocol := "proto_version '2', streaming 'on'"
+	protocol := "proto_version '2', streaming 'on', messages 'on'"
 	if version < 140000 {
 		protocol = "proto_version '1'"
 	}

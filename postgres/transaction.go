@@ -14,7 +14,8 @@ type transaction struct {
 	time     int64        // of the commit, in microseconds since 1970
 	streamed bool         // it was sent while it was open: each message says its sub-transaction
 	aborted  map[uint32]bool
-	tables   bool // it has descriptions of tables
+	tables   bool     // it has descriptions of tables
+	level    []string // tables that are to be brought to its end
 }
 
 // assembler makes transactions of messages, whichever way the server sends them: whole when they are committed, or in parts
@@ -71,7 +72,11 @@ func (a *assembler) take(payload []byte) (*transaction, error) {
 		a.abort(m)
 	case pgoutput.Relation, pgoutput.Insert, pgoutput.Update, pgoutput.Delete, pgoutput.Truncate:
 		return nil, a.add(payload, m.Kind)
-	case pgoutput.Origin, pgoutput.Type, pgoutput.Emitted:
+	case pgoutput.Emitted:
+		if t := a.whole; t != nil && m.Transactional && string(m.Name) == levelPrefix {
+			t.level = append(t.level, string(m.Content))
+		}
+	case pgoutput.Origin, pgoutput.Type:
 	default:
 		return nil, fmt.Errorf("%w: kind %q, which the slot was not asked for", pgoutput.ErrMalformed, m.Kind)
 	}
