@@ -60,6 +60,9 @@ type ChangesOptions struct {
 	// that occurs several times is paired as often as it occurs on both sides. Nulls are equal. Default: no pairing
 	// beyond that of the method.
 	Key []string
+	// Ignore names columns whose values do not count when rows are compared: rows that differ in nothing else are alike.
+	// Default: all count.
+	Ignore []string
 	// Concurrency is how many files of a version are read at once. Default: the number of processors.
 	Concurrency int
 	// BatchRows bounds the rows of a batch. Default 32,768.

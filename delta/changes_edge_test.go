@@ -251,6 +251,40 @@ func TestChanges_WhereAndColumns_ApplyToWhatIsYielded(t *testing.T) {
 	}
 }
 
+// A table may have columns of the names that changes need, as long as they are not asked for; and columns whose values do not
+// count.
+func TestChanges_ColumnsThatDoNotCount_MakeNoChange(t *testing.T) {
+	table := newTable(t, fields("id", delta.Long, "note", delta.String, "_commit_version", delta.Long), nil,
+		`[{"id":1,"note":"a","_commit_version":5},{"id":2,"note":"b","_commit_version":6}]`)
+	set := func(assign, cond string) {
+		t.Helper()
+		name, value, _ := strings.Cut(assign, " = ")
+		_, err := table.Update(context.Background(), []delta.Assignment{{Column: name, Value: where(t, value)}}, where(t, cond), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("_commit_version = 7", "TRUE")
+	set("note = 'c'", "id = 2")
+	opts := &delta.ChangesOptions{Method: delta.MethodDiff, Key: []string{"id"}, Columns: []string{"id", "note"},
+		Where: where(t, "_commit_version > 1")}
+	for ignore, want := range map[string][]string{
+		"": {`2 update_postimage {"id":1,"note":"a"}`, `2 update_postimage {"id":2,"note":"b"}`,
+			`2 update_preimage {"id":1,"note":"a"}`, `2 update_preimage {"id":2,"note":"b"}`,
+			`3 update_postimage {"id":2,"note":"c"}`, `3 update_preimage {"id":2,"note":"b"}`},
+		"_Commit_Version": {`3 update_postimage {"id":2,"note":"c"}`, `3 update_preimage {"id":2,"note":"b"}`},
+	} {
+		opts.Ignore = []string{ignore}
+		if got := sorted(mustChanges(t, table, 1, -1, opts)); !slices.Equal(got, want) {
+			t.Errorf("without %q: got %v, want %v", ignore, got, want)
+		}
+	}
+	opts.Columns = nil
+	if _, err := readChanges(table, 1, -1, opts); err == nil || !strings.Contains(err.Error(), "ask for other columns") {
+		t.Errorf("got %v, want an error", err)
+	}
+}
+
 func TestChanges_LittleMemory_SameChanges(t *testing.T) {
 	for _, method := range []delta.ChangeMethod{delta.MethodDiff, delta.MethodRowTracking} {
 		table, _ := unpack(t, "row-tracking", nil)

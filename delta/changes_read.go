@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/apache/arrow-go/v18/arrow"
@@ -69,14 +71,19 @@ func (v *versionReader) match(ctx context.Context) error {
 	if v.method != MethodDiff && len(v.opts.Key) == 0 {
 		return nil
 	}
-	var key []int
+	var key, content []int
 	for _, name := range v.opts.Key {
 		_, i := v.last.schema.Lookup(name)
 		key = append(key, i)
 	}
+	for i, f := range v.last.schema.Fields {
+		if !containsFold(v.opts.Ignore, f.Name) {
+			content = append(content, i)
+		}
+	}
 	h := newRowHasher()
 	return v.stage(ctx, &ScanOptions{ChangeType: v.feed}, func(m *rowMatcher, rows FileRows) error {
-		return v.matchValues(m, h, key, rows)
+		return v.matchValues(m, h, key, content, rows)
 	})
 }
 
@@ -145,8 +152,8 @@ func (v *versionReader) matchIDs(m *rowMatcher, rows FileRows) error {
 	return nil
 }
 
-// matchValues adds rows by the values of their key, or by all values; those of which all are the same are alike.
-func (v *versionReader) matchValues(m *rowMatcher, h *rowHasher, key []int, rows FileRows) error {
+// matchValues adds rows by the values of their key, or by their content; those of one content are alike.
+func (v *versionReader) matchValues(m *rowMatcher, h *rowHasher, key, content []int, rows FileRows) error {
 	n := int(rows.Batch.NumRows())
 	columns := rows.Batch.Columns()
 	var kinds *array.String
@@ -157,7 +164,7 @@ func (v *versionReader) matchValues(m *rowMatcher, h *rowHasher, key []int, rows
 			return err
 		}
 	}
-	whole := h.rows(columns, n)
+	whole := h.rows(pick(columns, content), n)
 	keys := whole
 	if key != nil {
 		keys = h.rows(pick(columns, key), n)
@@ -291,4 +298,8 @@ func kindName(s side, paired bool) string {
 		return ChangePostimage
 	}
 	return ChangeInsert
+}
+
+func containsFold(names []string, name string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 }

@@ -27,6 +27,10 @@ func changeFields() []arrow.Field {
 		{Name: CommitTimestampColumn, Type: arrowTimestamp}}
 }
 
+func isChangeField(name string) bool {
+	return slices.ContainsFunc(changeFields(), func(f arrow.Field) bool { return strings.EqualFold(f.Name, name) })
+}
+
 func newChangeShape(last *Snapshot, opts *ChangesOptions) (*changeShape, error) {
 	s := &changeShape{columns: slices.Clone(opts.Columns)}
 	schema := last.Schema()
@@ -37,8 +41,9 @@ func newChangeShape(last *Snapshot, opts *ChangesOptions) (*changeShape, error) 
 		}
 	}
 	for _, f := range changeFields() {
-		if own, _ := schema.Lookup(f.Name); own != nil {
-			return nil, fmt.Errorf("the table has a column %q, which is a name that changes need; rename it", own.Name)
+		if containsFold(s.columns, f.Name) {
+			return nil, fmt.Errorf("the table has a column %q, which is a name that changes need; rename it, or ask for "+
+				"other columns", f.Name)
 		}
 	}
 	if len(schema.Fields) == 0 {
@@ -62,16 +67,17 @@ func (s *changeShape) addCondition(schema *Schema, where *expr.Expr) error {
 	if where == nil {
 		return nil
 	}
-	all := append(schema.Arrow().Fields(), changeFields()...)
+	own := slices.DeleteFunc(schema.Arrow().Fields(), func(f arrow.Field) bool { return isChangeField(f.Name) })
+	all := append(own, changeFields()...)
 	bound, err := where.BindCondition(arrow.NewSchema(all, nil))
 	if err != nil {
 		return err
 	}
 	s.onRows = true
 	for _, name := range bound.Columns() {
-		if f, _ := schema.Lookup(name); f == nil {
+		if isChangeField(name) {
 			s.onRows = false
-		} else if !slices.ContainsFunc(s.columns, func(c string) bool { return strings.EqualFold(c, name) }) {
+		} else if !containsFold(s.columns, name) {
 			s.columns = append(s.columns, name)
 		}
 	}

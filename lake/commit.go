@@ -190,7 +190,7 @@ func (c *commit) expected(snap *delta.Snapshot) (txns, error) {
 	if number, ok := f.found(snap); ok && number != f.number() {
 		return nil, fmt.Errorf("%w: its progress has another form", freshet.ErrStale)
 	}
-	return set, nil
+	return set, c.t.checkResync(snap)
 }
 
 // build makes the transaction on the snapshot. Errors: ErrStale when the snapshot is not what the rows
@@ -205,6 +205,7 @@ func (c *commit) build(snap *delta.Snapshot) (*delta.Transaction, error) {
 	}
 	tx := snap.Table().Begin(snap, nil)
 	set.addTo(tx, snap)
+	c.t.expectResync(tx, snap)
 	if len(c.adds) > 0 {
 		meta, err := c.fit(snap)
 		if err != nil {

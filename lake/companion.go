@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -56,7 +57,15 @@ func (c *companion) need(ctx context.Context, opts delta.CreateOptions) (*delta.
 
 // besideTxn tells, in a table, that it has had the table of this name beside it: one that is gone must not be made anew in
 // silence.
-func besideTxn(name string) string { return "freshet#beside-" + name }
+func besideTxn(name string) string { return besidePrefix + name }
+
+const besidePrefix = "freshet#beside-"
+
+// besideName is the name of the table beside that an appId tells of.
+func besideName(appID string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(appID, besidePrefix)
+	return name, ok && !strings.HasSuffix(name, "#resync")
+}
 
 // besideGone says that a table beside the table is not the one that was there: whose it is, what that leads to, and the key
 // that names another.

@@ -23,6 +23,8 @@ type Group struct {
 
 	mu sync.Mutex // of where lanes are
 
+	settling sync.Mutex // held by whoever tells what was loaded again
+
 	pending map[string][]bool // by table: which parts have something to seal; only the goroutine that writes touches it
 }
 
@@ -168,6 +170,9 @@ func nullable(schema *arrow.Schema) *arrow.Schema {
 func (g *Group) Resume(ctx context.Context, table string, lanes []freshet.Lane) (freshet.Progress, error) {
 	p, err := g.parts[0].Target.Resume(ctx, table, lanes)
 	if err != nil {
+		return nil, err
+	}
+	if err := g.SettleResync(ctx, table); err != nil {
 		return nil, err
 	}
 	all := []freshet.Progress{p}

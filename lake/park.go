@@ -133,6 +133,16 @@ func (p *park) hold() {
 	p.held = true
 }
 
+// holds reports whether the table is held back.
+func (p *park) holds() bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held
+}
+
 // failed is an error of the table itself, after which it is held back if that is wanted: then it is ErrStale.
 func (t *table) failed(ctx context.Context, err error) error {
 	var e *freshet.Error

@@ -300,13 +300,22 @@ func (c *commit) replay(ctx context.Context, main *delta.Snapshot, number int64)
 		c.t.saw(done.Snapshot)
 		return done.Version, nil
 	}
-	if err := c.t.checkPolicies(main); err != nil {
+	landed, err := c.add(ctx, main, set, nil)
+	if errors.Is(err, delta.ErrConflict) {
+		c.Abort()
+	}
+	return landed, err
+}
+
+// add commits rows that are no lane's, with these txns, on the snapshot.
+func (c *commit) add(ctx context.Context, snap *delta.Snapshot, set txns, params map[string]string) (int64, error) {
+	if err := c.t.checkPolicies(snap); err != nil {
 		return 0, err
 	}
-	tx := main.Table().Begin(main, nil)
-	set.addTo(tx, main)
+	tx := snap.Table().Begin(snap, nil)
+	set.addTo(tx, snap)
 	if len(c.adds) > 0 {
-		meta, err := c.fit(main)
+		meta, err := c.fit(snap)
 		if err != nil {
 			return 0, err
 		}
@@ -315,15 +324,13 @@ func (c *commit) replay(ctx context.Context, main *delta.Snapshot, number int64)
 		}
 		tx.Add(c.adds...)
 	}
-	tx.Operation("WRITE", map[string]string{"mode": "Append"}, map[string]string{
-		"numFiles": fmt.Sprint(len(c.adds)), "numOutputRows": fmt.Sprint(c.rows),
+	all := map[string]string{"mode": "Append"}
+	maps.Copy(all, params)
+	tx.Operation("WRITE", all, map[string]string{"numFiles": fmt.Sprint(len(c.adds)), "numOutputRows": fmt.Sprint(c.rows),
 		"numOutputBytes": fmt.Sprint(c.bytes)})
 	tx.BlindAppend(true)
 	result, err := tx.Commit(ctx)
 	if err != nil {
-		if errors.Is(err, delta.ErrConflict) {
-			c.Abort()
-		}
 		return 0, err
 	}
 	c.t.saw(result.Snapshot)

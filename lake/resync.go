@@ -39,10 +39,12 @@ type Resync struct {
 	// Quarantine are the quarantine tables of the table and of the copy, and CopyName the copy's name in the latter.
 	Quarantine, CopyQuarantine store.Store
 	CopyName                   string
-	EngineInfo                 string // names the writer in the tables' history; "": the default
+	// Log is the change log beside the table, which LogName names as the pipeline does; "": there is none. See
+	// Group.SettleResync.
+	Log        store.Store
+	LogName    string
+	EngineInfo string // names the writer in the tables' history; "": the default
 }
-
-func (r *Resync) txn() string { return r.App + "#resync" }
 
 // NewResyncPlan plans to load the table at the root of st again. Errors: *freshet.Error when other apps have progress in
 // it, whose rows would be lost.
@@ -67,7 +69,7 @@ func NewResyncPlan(ctx context.Context, st store.Store, app string, p ResyncPlan
 				strings.Join(others, ", ")),
 			Fix: "load the table of a pipeline that is its only writer"}
 	}
-	last, _ := snap.Txn(app + "#resync")
+	last, _ := snap.Txn(resyncTxn(app))
 	p.Number = last + 1
 	p.Folder = fmt.Sprintf("resync-%d", p.Number)
 	return &p, nil
@@ -102,7 +104,7 @@ func (r *Resync) Prepare(ctx context.Context) error {
 }
 
 func (r *Resync) swapped(main *delta.Snapshot) bool {
-	v, _ := main.Txn(r.txn())
+	v, _ := main.Txn(resyncTxn(r.App))
 	return v >= r.Plan.Number
 }
 
@@ -128,7 +130,11 @@ func (r *Resync) Swap(ctx context.Context) (version int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		tx, err := r.build(ctx, main, copied)
+		log, err := r.log(ctx)
+		if err != nil {
+			return 0, err
+		}
+		tx, err := r.build(ctx, main, copied, log)
 		if err != nil {
 			return 0, err
 		}
@@ -143,13 +149,29 @@ func (r *Resync) Swap(ctx context.Context) (version int64, err error) {
 	return 0, explain(r.Name, delta.ErrConflict)
 }
 
-// build is the commit that Swap makes of these two.
-func (r *Resync) build(ctx context.Context, main, copied *delta.Snapshot) (*delta.Transaction, error) {
+// log is the newest snapshot of the change log; nil: there is none.
+func (r *Resync) log(ctx context.Context) (*delta.Snapshot, error) {
+	if r.LogName == "" {
+		return nil, nil
+	}
+	snap, err := openTable(ctx, r.Log, "")
+	if errors.Is(err, delta.ErrNoTable) {
+		return nil, nil
+	}
+	return snap, err
+}
+
+// build is the commit that Swap makes of these; log may be nil.
+func (r *Resync) build(ctx context.Context, main, copied, log *delta.Snapshot) (*delta.Transaction, error) {
 	set, err := r.progress(main, copied)
+	if err == nil && log != nil {
+		_, err = r.progress(log, copied)
+	}
 	if err != nil {
 		return nil, err
 	}
-	set[r.txn()] = r.Plan.Number
+	r.owe(set, main, log)
+	set[resyncTxn(r.App)] = r.Plan.Number
 	tx := main.Table().Begin(main, nil)
 	set.addTo(tx, main)
 	tx.ReadTable()
@@ -176,7 +198,7 @@ func (r *Resync) build(ctx context.Context, main, copied *delta.Snapshot) (*delt
 	for name, n := range rows {
 		metrics[name] = fmt.Sprint(n)
 	}
-	tx.Operation("WRITE", map[string]string{"mode": "Overwrite", "freshet.resync": r.App}, metrics)
+	tx.Operation("WRITE", map[string]string{"mode": "Overwrite", resyncParam: r.App}, metrics)
 	tx.BlindAppend(false)
 	tx.UserMetadata(r.Plan.Why)
 	return tx, nil
@@ -227,7 +249,8 @@ func (r *Resync) fit(tx *delta.Transaction, main, copied *delta.Snapshot) error 
 	return nil
 }
 
-// progress are the txns that the copy has of the app, which hold all that those of the table do. Errors: ErrBehind.
+// progress are the txns that the copy has of the app, which hold all that those of the table do, or of its change log. Errors:
+// ErrBehind.
 func (r *Resync) progress(main, copied *delta.Snapshot) (txns, error) {
 	f := form{app: r.App}
 	ours := func(id string) bool { return strings.HasPrefix(id, r.App+"-") || id == f.marker() }

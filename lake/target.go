@@ -212,7 +212,8 @@ type table struct {
 	deleted    *deleteLog  // nil: deleted rows go nowhere
 	park       *park       // nil: nothing is parked
 
-	folded map[freshet.Lane]folded // what cuts say of lanes beyond their txns, under mu
+	resynced *int64                  // how often the table was loaded again when its lanes were resumed, under mu; nil: not known
+	folded   map[freshet.Lane]folded // what cuts say of lanes beyond their txns, under mu
 
 	index *rowIndex // of a keyed table, used by whoever has the turn; nil: not opened
 	waits *waiting  // of a keyed table, used by whoever commits to it: rows in quarantine whose key may come; nil: not read

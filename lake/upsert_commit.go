@@ -81,6 +81,7 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 	done, err := w.edit.Commit(ctx, delta.EditCommit{
 		Operation: "STREAMING UPDATE", Params: c.withGroup(w.told()), Fill: func(tx *delta.Transaction) {
 			set.addTo(tx, snap)
+			c.t.expectResync(tx, snap)
 			c.t.tombstones.fence(tx, snap, c.t.index.tombs, func(now int64) bool { return w.unconcerned(ctx, now) })
 			tx.ReadWhere(reads)
 		}})

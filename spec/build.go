@@ -216,10 +216,15 @@ type replayer interface {
 
 // tables are the pipeline's tables, with their change logs where it has them.
 func (p *Pipeline) tables(open lake.Opener, opts *lake.TargetOptions) replayer {
-	main := lake.NewTarget(open, p.App, opts)
 	if !p.Target.Delta.hasLog() {
-		return main
+		return lake.NewTarget(open, p.App, opts)
 	}
+	return p.group(open, opts)
+}
+
+// group are the pipeline's tables with their change logs, which it has.
+func (p *Pipeline) group(open lake.Opener, opts *lake.TargetOptions) *lake.Group {
+	main := lake.NewTarget(open, p.App, opts)
 	log := lake.NewTarget(open, p.App, lake.ChangeLogOptions(opts))
 	return lake.NewGroup(main, lake.Beside{Target: log, Name: p.changeLogOf})
 }

@@ -75,10 +75,27 @@ func (b *Builder) Resync(ctx context.Context, p *Pipeline, table string, o *Resy
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Settle(ctx); err != nil {
+	if err := b.settleResync(ctx, p, r, said); err != nil {
 		return nil, err
 	}
 	return done, p.endResync(ctx, r)
+}
+
+// settleResync brings to a copy that was swapped in what stands beside the table: its change log, unless people hold that back,
+// and its quarantine.
+func (b *Builder) settleResync(ctx context.Context, p *Pipeline, r *lake.Resync, said *lake.Control) error {
+	if r.LogName != "" {
+		opts := b.targetOptions(p, freshet.Observer{})
+		opts.Upkeep, opts.Cuts = nil, nil
+		opts.Park = &lake.ParkOptions{Held: map[string]bool{r.LogName: said.Tables[r.LogName].Paused != nil}}
+		open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
+		g := p.group(open, opts)
+		err := g.SettleResync(ctx, r.Name)
+		if err := errors.Join(err, g.Close(context.WithoutCancel(ctx))); err != nil {
+			return err
+		}
+	}
+	return r.Settle(ctx)
 }
 
 // CancelResync gives up loading a table again: what was read for it is deleted, unless it is the table's already.
@@ -107,7 +124,7 @@ func (b *Builder) CancelResync(ctx context.Context, p *Pipeline, table string) e
 	r.EngineInfo = b.opts.EngineInfo
 	swapped, err := r.Swapped(ctx)
 	if err == nil && swapped {
-		err = r.Settle(ctx)
+		err = b.settleResync(ctx, p, r, said)
 	}
 	if err != nil {
 		return err
@@ -158,6 +175,12 @@ func (p *Pipeline) resync(ctx context.Context, topic, name string, plan lake.Res
 	copied.Source.Kafka, copied.Target.Delta, copied.Quarantine.Table = &k, &t, Text{}
 	copied.Trigger, copied.Days = "once", Days{}
 	r := &lake.Resync{App: p.App, Plan: plan, Name: name, CopyName: url}
+	if p.Target.Delta.hasLog() {
+		r.LogName = p.changeLogOf(name)
+		if r.Log, err = p.Project.OpenTable(ctx, r.LogName); err != nil {
+			return nil, nil, err
+		}
+	}
 	for table, into := range map[string]*store.Store{name: &r.Main, url: &r.Copy, p.quarantineOf(name): &r.Quarantine,
 		lake.QuarantineName(url): &r.CopyQuarantine} {
 		if *into, err = p.Project.OpenTable(ctx, table); err != nil {

@@ -131,10 +131,10 @@ func (p *Pipeline) held(c *lake.Control) held {
 	for table, t := range c.Tables {
 		why := ""
 		switch {
+		case t.Resync != nil: // and neither it nor its change log moves on
+			why = fmt.Sprintf("being loaded again by %s since %s", t.Resync.By, t.Resync.Since.UTC().Format(time.RFC3339))
 		case t.Paused != nil:
 			why = "paused " + t.Paused.String()
-		case t.Resync != nil:
-			why = fmt.Sprintf("being loaded again by %s since %s", t.Resync.By, t.Resync.Since.UTC().Format(time.RFC3339))
 		default:
 			continue
 		}

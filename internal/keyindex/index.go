@@ -2,8 +2,6 @@ package keyindex
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -61,10 +59,7 @@ func create(dir string, id Identity) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	var random [24]byte
-	_, _ = rand.Read(random[:]) // never fails
-	word := func(i int) uint64 { return binary.LittleEndian.Uint64(random[8*i:]) }
-	m := &manifest{identity: id, index: word(0), secret: secret{word(1), word(2)}, version: None, nextFile: 1}
+	m := &manifest{identity: id, index: randomWord(), secret: newSecret(), version: None, nextFile: 1}
 	if err := writeManifest(dir, m); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}

@@ -48,6 +48,12 @@ type Hasher struct {
 	nulls   bool
 }
 
+// NewHasher returns a hasher that belongs to no index, of keys with so many columns, any of which may be null. Its secret is
+// its own.
+func NewHasher(columns int) *Hasher {
+	return &Hasher{secret: newSecret(), columns: columns, nulls: true}
+}
+
 // Append appends the fingerprint of each row to dst. The columns are those of the key in its order, of equal
 // length; that their types are those of the index is the caller's word. Errors: *NullKeyError (dst is
 // returned as it was); a type that no key can have.

@@ -1,6 +1,7 @@
 package keyindex
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"math/bits"
 )
@@ -8,6 +9,14 @@ import (
 // secret is the key of SipHash-2-4 with 128 bits of result (Aumasson and Bernstein): a pseudorandom function,
 // so that who does not know the secret cannot choose keys whose fingerprints meet.
 type secret struct{ k0, k1 uint64 }
+
+func newSecret() secret { return secret{randomWord(), randomWord()} }
+
+func randomWord() uint64 {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return binary.LittleEndian.Uint64(random[:])
+}
 
 // sum is the fingerprint of the bytes.
 func (k secret) sum(b []byte) Fingerprint {
