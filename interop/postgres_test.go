@@ -161,6 +161,23 @@ func TestInit_FromADatabase_PipelineRuns(t *testing.T) {
 		if got := table("bronze/public_two_lines___x__1_"); !strings.Contains(got, `"y"`) {
 			t.Errorf("got %s, want the row of the table with two lines in its name", got)
 		}
+
+		left := func() string {
+			return strings.Join(db.do("select slot_name from pg_replication_slots where database = current_database() union all "+
+				"select pubname from pg_publication"), " ")
+		}
+		both := "freshet_bronze_init_shop freshet_bronze_init_shop"
+		command(t, 0, env, "pipeline", "delete", file, "--dry-run")
+		if said := command(t, 2, env, "pipeline", "delete", file); !strings.Contains(said, "will be dropped, for good") || left() != both {
+			t.Errorf("got %s and %s, want a question, and both there", said, left())
+		}
+		command(t, 0, env, "pipeline", "delete", file, "--yes")
+		if left() != "" {
+			t.Errorf("got %s, want neither slot nor publication", left())
+		}
+		if said := command(t, 2, env, "run", dir, "--until-caught-up"); !strings.Contains(said, "FRE-2101") {
+			t.Errorf("got %s, want a gap", said)
+		}
 	})
 }
 

@@ -275,6 +275,8 @@ type publication struct {
 	Insert, Update, Delete, Truncate bool
 	ViaRoot                          bool
 	Generated                        bool // it publishes stored generated columns
+	Ours                             bool // a Source made it
+	Owned                            bool // our role may do what its owner may
 	Tables                           map[string]published
 }
 
@@ -304,14 +306,15 @@ func readPublication(ctx context.Context, conn *pgconn.PgConn, name string, vers
 	if version >= 130000 {
 		viaRoot = "pubviaroot"
 	}
-	found, err := query(ctx, conn, `select pubinsert, pubupdate, pubdelete, pubtruncate, `+viaRoot+`, `+generated+`
+	found, err := query(ctx, conn, `select pubinsert, pubupdate, pubdelete, pubtruncate, `+viaRoot+`, `+generated+`,
+  pg_catalog.obj_description(oid, 'pg_publication'), pg_has_role(pubowner, 'usage')
 from pg_catalog.pg_publication where pubname = $1`, name)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
 	is := func(i int) bool { return found[0][i][0] == 't' }
 	p := &publication{Name: name, Insert: is(0), Update: is(1), Delete: is(2), Truncate: is(3), ViaRoot: is(4),
-		Generated: found[0][5][0] == 's', Tables: map[string]published{}}
+		Generated: found[0][5][0] == 's', Ours: string(found[0][6]) == madeByUs, Owned: is(7), Tables: map[string]published{}}
 	columns, filter := "null", "null"
 	if version >= 150000 {
 		columns, filter = "to_json(attnames)", "rowfilter"

@@ -43,15 +43,9 @@ func (s *Source) Open(ctx context.Context, down freshet.Downstream) error {
 		return err
 	}
 	for _, t := range tables {
-		f, err := s.appear(ctx, &t.Table, starts, !made)
-		if err != nil {
+		if err := s.join(ctx, t, starts, !made); err != nil {
 			return err
 		}
-		rel := relationOf(&t.Table)
-		if err := f.describe(ctx, s, rel, false); err != nil {
-			return err
-		}
-		f.table = nil // until the log describes it: it may tell of another moment
 	}
 	s.position = s.least()
 	s.confirmed.Store(uint64(s.position))
@@ -78,6 +72,9 @@ func (s *Source) published(ctx context.Context) ([]*catalogTable, error) {
 	if err := s.types.load(ctx, conn); err != nil {
 		return nil, s.ailing(err)
 	}
+	if s.members, err = readMembers(ctx, conn, &s.o); err != nil {
+		return nil, s.ailing(err)
+	}
 	all, err := readTables(ctx, conn, s.o.Tables)
 	if err != nil {
 		return nil, s.ailing(err)
@@ -88,6 +85,9 @@ func (s *Source) published(ctx context.Context) ([]*catalogTable, error) {
 	}
 	if p == nil {
 		return s.publish(ctx, conn, all)
+	}
+	if err := s.rejoin(ctx, conn, p, all); err != nil {
+		return nil, err
 	}
 	read := slices.DeleteFunc(all, func(t *catalogTable) bool {
 		_, is := p.Tables[t.String()]
@@ -108,7 +108,7 @@ func (s *Source) publish(ctx context.Context, conn *pgconn.PgConn, all []*catalo
 	if err := s.none(read); err != nil {
 		return nil, err
 	}
-	if _, err := conn.Exec(ctx, createPublication(s.o.Publication, read)).ReadAll(); err != nil {
+	if _, err := conn.Exec(ctx, makePublication(s.o.Publication, read)).ReadAll(); err != nil {
 		return nil, s.ailing(fmt.Errorf("create publication %s: %w", s.o.Publication, err))
 	}
 	for _, t := range read {

@@ -65,6 +65,8 @@ const logLane = "0"
 type slot struct {
 	plugin, database string
 	confirmed        pgoutput.LSN // transactions that committed before it are not sent any more
+	restart          pgoutput.LSN // the server keeps its log from there on
+	active           bool         // a connection reads from it
 	status           string       // of the log that it needs: "lost" when that is gone
 	invalid          string       // why it is of no use any more; "": it is
 }
@@ -82,17 +84,22 @@ func findSlot(ctx context.Context, conn *pgconn.PgConn, name string, version int
 	if version >= 130000 {
 		status = "wal_status"
 	}
-	results, err := conn.Exec(ctx, "SELECT plugin, database, confirmed_flush_lsn, "+status+", "+reason+
+	results, err := conn.Exec(ctx, "SELECT plugin, database, confirmed_flush_lsn, "+status+", "+reason+", restart_lsn, active"+
 		" FROM pg_catalog.pg_replication_slots WHERE slot_name = "+quoteText(name)).ReadAll()
 	if err != nil || len(results) != 1 || len(results[0].Rows) == 0 {
 		return nil, err
 	}
 	r := results[0].Rows[0]
-	s := &slot{plugin: string(r[0]), database: string(r[1]), status: string(r[3]), invalid: string(r[4])}
-	if len(r[2]) > 0 {
-		s.confirmed, err = pgoutput.ParseLSN(string(r[2]))
+	s := &slot{plugin: string(r[0]), database: string(r[1]), status: string(r[3]), invalid: string(r[4]), active: string(r[6]) == "t"}
+	for at, into := range map[int]*pgoutput.LSN{2: &s.confirmed, 5: &s.restart} {
+		if len(r[at]) == 0 {
+			continue
+		}
+		if *into, err = pgoutput.ParseLSN(string(r[at])); err != nil {
+			return nil, err
+		}
 	}
-	return s, err
+	return s, nil
 }
 
 // createSlot makes the slot and returns where it begins.

@@ -34,8 +34,10 @@ type Source struct {
 	server    *server
 	stream    *stream // nil: it is to be begun
 	confirmed atomic.Uint64
-	unwatch   func()       // ends the watch of the slot; nil: it has not begun
-	until     pgoutput.LSN // bounded: where it ends; else 0
+	unwatch   func()            // ends the watch; nil: it has not begun
+	notices   chan notice       // of the watch
+	members   map[string]member // the tables of the publication when it was opened
+	until     pgoutput.LSN      // bounded: where it ends; else 0
 
 	history *history
 
@@ -67,7 +69,7 @@ func NewSource(address string, o *Options) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{address: address, o: o.withDefaults(), feeds: map[string]*feed{}, byOID: map[uint32]*feed{},
-		durable: map[string]int64{}, keys: map[string][]string{}}
+		durable: map[string]int64{}, keys: map[string][]string{}, notices: make(chan notice)}
 	s.types = newTypeMap(s.o.Types)
 	s.history = newHistory(s)
 	return s, nil
@@ -106,6 +108,11 @@ func (s *Source) advance(ctx context.Context) error {
 		return nil
 	case s.stream == nil:
 		return s.begin(ctx)
+	}
+	select {
+	case n := <-s.notices:
+		return s.noticed(ctx, n)
+	default:
 	}
 	if acted, err := s.history.step(ctx); acted || err != nil {
 		return err
@@ -146,6 +153,8 @@ func (s *Source) wait(ctx context.Context) error {
 	select {
 	case a, ok := <-arrivals:
 		return s.arrived(ctx, a, ok)
+	case n := <-s.notices:
+		return s.noticed(ctx, n)
 	case <-s.history.news:
 	case <-pause:
 	case <-ctx.Done():

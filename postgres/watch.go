@@ -17,8 +17,8 @@ const (
 	warnEvery = 10 * time.Minute
 )
 
-// watch looks at the slot every while, over a connection of its own, until ctx ends: nothing tells beforehand of a slot that is
-// lost. The goroutine of Source.watching owns it.
+// watch looks at the slot, and at the tables of the publication, every while, over a connection of its own, until ctx ends: nothing
+// tells beforehand of a slot that is lost, nor of a table before its first change. The goroutine of Source.watching owns it.
 type watch struct {
 	o       *Options
 	address string
@@ -26,6 +26,9 @@ type watch struct {
 	conn    *pgconn.PgConn // nil: none is open
 	warned  time.Time
 	past    []reading // the last ones, the oldest first
+
+	members map[string]member // the tables as they were when it was asked last; nil: it was not
+	notices chan notice
 }
 
 // reading is what the server said once.
@@ -59,6 +62,26 @@ func (w *watch) run(ctx context.Context) {
 		if ok {
 			w.tell(r)
 		}
+		if w.conn != nil {
+			w.notice(ctx)
+		}
+	}
+}
+
+// notice tells the source of tables that came and went.
+func (w *watch) notice(ctx context.Context) {
+	n, ok, err := w.look(ctx)
+	if err != nil {
+		w.close(ctx)
+		w.o.Log.Warn("cannot tell whether there are new tables", "publication", w.o.Publication, "error", err)
+		return
+	}
+	if !ok {
+		return
+	}
+	select {
+	case w.notices <- n:
+	case <-ctx.Done():
 	}
 }
 
@@ -140,7 +163,7 @@ func (s *Source) watching() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	w := &watch{o: &s.o, address: s.address, version: s.server.version}
+	w := &watch{o: &s.o, address: s.address, version: s.server.version, members: s.members, notices: s.notices}
 	go func() {
 		defer close(done)
 		w.run(ctx)

@@ -140,7 +140,7 @@ func (d *draft) remarks(p *Pipeline) string {
 			say("  "+f.Object+": "+f.Message, sqlLine(f.Fix))
 		}
 	}
-	title("Made at the first start: the slot and the publication " + p.slot() + ".")
+	title("Made at the first start: the slot and the publication " + p.slot() + ". `freshet pipeline delete` drops them.")
 	losses, others := d.notes()
 	if len(losses) > 0 {
 		title("Values that do not arrive as they are, and in which columns:")

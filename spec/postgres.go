@@ -3,12 +3,16 @@ package spec
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/lake"
 	"github.com/freshet-io/freshet/postgres"
 )
 
@@ -193,6 +197,42 @@ func (p *Pipeline) CheckSource(ctx context.Context) ([]postgres.Finding, error) 
 		return nil, nil
 	}
 	return postgres.Check(ctx, p.Source.Postgres.URL.Reveal(), p.postgresOptions())
+}
+
+// Remains are what the pipeline has on its PostgreSQL server: they stay there when it is given up, until they are dropped. Errors: those
+// of postgres.FindRemains; CodeUnavailable for another source.
+func (p *Pipeline) Remains(ctx context.Context) (*postgres.Remains, error) {
+	if p.Source.Postgres == nil {
+		return nil, &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput, Place: p.File,
+			Msg: "the pipeline keeps nothing at its origin that would be in the way: only PostgreSQL has slots",
+			Fix: "delete the file; the consumer group is forgotten by the broker"}
+	}
+	return postgres.FindRemains(ctx, p.Source.Postgres.URL.Reveal(), p.postgresOptions(), func(table string, log freshet.Lane) (bool, error) {
+		return p.holds(ctx, table, log)
+	})
+}
+
+// holds reports whether a table has progress of the lane under the pipeline's app.
+func (p *Pipeline) holds(ctx context.Context, table string, lane freshet.Lane) (bool, error) {
+	st, err := p.Project.OpenTable(ctx, table)
+	if err != nil {
+		return false, err
+	}
+	apps, err := lake.ReadProgress(ctx, st)
+	if errors.Is(err, delta.ErrNoTable) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", table, err)
+	}
+	for _, a := range apps {
+		for _, l := range a.Lanes {
+			if a.App == p.App && l.Lane.OriginID == lane.OriginID {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 func (b *Builder) postgresSource(p *Pipeline, obs freshet.Observer) (*postgres.Source, error) {

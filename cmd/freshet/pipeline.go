@@ -23,7 +23,8 @@ func (c *cli) pipelineCommand() *cobra.Command {
 		`Say what pipelines are to do. PIPELINE is a file, or the name of a pipeline of the project. What is said lies beside the
 data, below _freshet/ in the folder of the pipeline's table, so that every process that runs the pipeline obeys, wherever
 it is: within --control-every of "freshet run".`,
-		c.pipelineList(), c.pipelineDescribe(), c.pipelinePause(), c.pipelineResume(), c.pipelineResync())
+		c.pipelineList(), c.pipelineDescribe(), c.pipelinePause(), c.pipelineResume(), c.pipelineResync(),
+		c.pipelineDelete())
 	cmd.Aliases = []string{"pipelines"}
 	return cmd
 }

@@ -1,0 +1,196 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
+)
+
+// notice is what became of the tables that are read, as the publication says: the log tells of a table only with its first change.
+type notice struct {
+	come []*catalogTable // published now
+	gone []string        // published no longer, although they are there: "public.orders"
+}
+
+// member is a table of the database, and whether the publication has it.
+type member struct {
+	oid       string
+	published bool
+}
+
+// readMembers returns the tables that the patterns select and that a publication may have, by their names.
+func readMembers(ctx context.Context, conn *pgconn.PgConn, o *Options) (map[string]member, error) {
+	found, err := query(ctx, conn, `select n.nspname, c.relname, c.oid, p.tablename is not null
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  left join pg_catalog.pg_publication_tables p on p.pubname = $1 and p.schemaname = n.nspname and p.tablename = c.relname
+where c.relkind in ('r', 'p') and (p.tablename is not null or not c.relispartition and c.relpersistence = 'p'
+  and n.nspname not like 'pg\_%' and n.nspname <> 'information_schema')`, o.Publication)
+	if err != nil {
+		return nil, fmt.Errorf("read the tables of publication %s: %w", o.Publication, err)
+	}
+	all := map[string]member{}
+	for _, r := range found {
+		if schema, name := string(r[0]), string(r[1]); selected(o.Tables, schema, name) {
+			all[schema+"."+name] = member{string(r[2]), string(r[3]) == "t"}
+		}
+	}
+	return all, nil
+}
+
+// look compares the tables with what they were when it was asked last, and adds those that were made since to a publication that
+// a source has made; ok is false when nothing is new.
+func (w *watch) look(ctx context.Context) (n notice, ok bool, err error) {
+	now, err := readMembers(ctx, w.conn, w.o)
+	if err != nil {
+		return n, false, err
+	}
+	before := w.members
+	w.members = now
+	if before == nil {
+		return n, false, nil
+	}
+	var fresh []string
+	for name, m := range now {
+		was, known := before[name]
+		switch {
+		case known && was.oid == m.oid && was.published && !m.published:
+			n.gone = append(n.gone, name)
+		case m.published && !(known && was.published), !known || was.oid != m.oid:
+			fresh = append(fresh, name)
+		}
+	}
+	slices.Sort(n.gone)
+	if len(fresh) > 0 {
+		if n.come, err = w.take(ctx, fresh); err != nil {
+			w.members = before // it is tried again
+			return n, false, err
+		}
+	}
+	return n, len(n.come)+len(n.gone) > 0, nil
+}
+
+// take returns those of the tables that are published, or can be.
+func (w *watch) take(ctx context.Context, names []string) ([]*catalogTable, error) {
+	all, err := readTables(ctx, w.conn, w.o.Tables)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(t *catalogTable) bool { return !slices.Contains(names, t.String()) })
+	p, err := readPublication(ctx, w.conn, w.o.Publication, w.version)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	if err := p.extend(ctx, w.conn, w.o, all); err != nil {
+		return nil, err
+	}
+	var come []*catalogTable
+	for _, t := range all {
+		if _, in := p.Tables[t.String()]; in && t.keyless(w.o) == "" {
+			p.restrict(t)
+			come = append(come, t)
+			w.members[t.String()] = member{fmt.Sprint(t.OID), true}
+		}
+	}
+	return come, nil
+}
+
+// extend adds those of the tables to the publication that it should have, if a source has made it. Of others it says so, if they were
+// named.
+func (p *publication) extend(ctx context.Context, conn *pgconn.PgConn, o *Options, tables []*catalogTable) error {
+	for _, t := range tables {
+		_, in := p.Tables[t.String()]
+		if in || t.Partition || t.Kind != 'r' && t.Kind != 'p' || !p.Ours && (t.Kind == 'p' || !named(o.Tables, t.Schema, t.Name)) {
+			continue
+		}
+		sql := "ALTER PUBLICATION " + quoteName(p.Name) + " ADD TABLE " + t.quoted()
+		why := t.unfit(o)
+		if why == "" && !p.Ours {
+			why = "the publication has it not: " + sql
+		}
+		if why != "" {
+			o.Log.Warn("a table is left out", "table", t.String(), "why", why)
+			continue
+		}
+		_, err := conn.Exec(ctx, sql).ReadAll()
+		var said *pgconn.PgError
+		switch {
+		case errors.As(err, &said) && said.Code == "42501":
+			o.Log.Warn("a table is left out", "table", t.String(), "why", "our role must not add it to the publication: "+sql)
+		case err != nil:
+			return fmt.Errorf("%s: %w", sql, err)
+		default:
+			p.Tables[t.String()] = published{}
+			o.Log.Info("added a table to the publication", "publication", p.Name, "table", t.String())
+		}
+	}
+	return nil
+}
+
+// noticed takes what the watch has found, between two transactions.
+func (s *Source) noticed(ctx context.Context, n notice) error {
+	for _, name := range n.gone {
+		if s.feeds[name] != nil {
+			return leftPublication(s.o.Publication, name)
+		}
+	}
+	for _, t := range n.come {
+		if s.feeds[t.String()] != nil {
+			continue
+		}
+		s.keyed(&t.Table, t.PrimaryKey)
+		if err := s.join(ctx, t, s.position, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join begins to read a table that the catalog tells of.
+func (s *Source) join(ctx context.Context, t *catalogTable, start pgoutput.LSN, late bool) error {
+	f, err := s.appear(ctx, &t.Table, start, late)
+	if err != nil {
+		return err
+	}
+	if err := f.describe(ctx, s, relationOf(&t.Table), false); err != nil {
+		return err
+	}
+	f.table = nil // until the log describes it: it may tell of another moment
+	return nil
+}
+
+func leftPublication(publication, table string) error {
+	return &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: "publication " + publication,
+		Msg: fmt.Sprintf("it has the table %s no longer: what happens to that is not sent any more", table),
+		Fix: "leave the table out of tables; or put it back, and load it again: what happened in between is lost"}
+}
+
+// rejoin adds tables that were made while nothing ran to a publication that the source has made. One that was read before was taken
+// out of it: that is a gap.
+func (s *Source) rejoin(ctx context.Context, conn *pgconn.PgConn, p *publication, all []*catalogTable) error {
+	for _, t := range all {
+		if _, in := p.Tables[t.String()]; in || !p.Ours || t.unfit(&s.o) != "" {
+			continue
+		}
+		s.keyed(&t.Table, t.PrimaryKey)
+		log, rows := s.server.lane(), s.server.lane()
+		rows.Name = fmt.Sprint(t.OID)
+		held, err := s.down.Resume(ctx, s.o.Table(t.Schema, t.Name), []freshet.Lane{log, rows})
+		if err != nil {
+			return err
+		}
+		_, read := held[log]
+		if _, same := held[rows]; read && (same || s.o.History.Skip) {
+			return leftPublication(p.Name, t.String())
+		}
+	}
+	if err := p.extend(ctx, conn, &s.o, all); err != nil {
+		return s.ailing(err)
+	}
+	return nil
+}

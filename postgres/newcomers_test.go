@@ -1,0 +1,145 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/lake"
+)
+
+// A table that is made while the pipeline runs is loaded although nothing happens to it, and one that is made while it does not, when
+// it runs again.
+func TestNewcomers_NoChangeOfThem_Loaded(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, mirroredDDL)
+		m := newMirror(t, address)
+		m.options.Tables, m.options.Keyed = []string{"public.*"}, true
+		m.catchUp(t)
+		do(t, conn, "create table public.away (id int primary key); insert into public.away values (1), (2)")
+		m.catchUp(t)
+		sameRows(t, "away", m.rows(t, "public_away", "id"), []string{"|1", "|2"})
+
+		loaded := make(chan string, 100)
+		m.options.WatchEvery = 10 * time.Millisecond
+		m.options.Observer.Loading = func(l freshet.Loading) {
+			if l.Done {
+				loaded <- l.Table
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- m.pipeline(m.source(t, false), lake.Mirror).Run(ctx) }()
+		do(t, conn, "begin; create table public.late (id int primary key); insert into public.late values (7); "+
+			"create table public.bare (a int); commit")
+		for table := ""; table != "public_late"; {
+			select {
+			case table = <-loaded:
+			case err := <-done:
+				t.Fatalf("ended with %v, want the table loaded", err)
+			}
+		}
+		do(t, conn, "insert into public.late values (8); update public.bare set a = 1")
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		m.options.Observer = freshet.Observer{}
+		m.catchUp(t)
+		sameRows(t, "late", m.rows(t, "public_late", "id"), []string{"|7", "|8"})
+	})
+}
+
+// A table that is taken out of the publication, while the pipeline runs or not, is a gap, and is not put back in silence.
+func TestNewcomers_TakenOut_Gap(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, mirroredDDL)
+		m := newMirror(t, address)
+		m.catchUp(t)
+		out := "alter publication " + quoteName(m.options.Slot) + " drop table public.quiet"
+		do(t, conn, out)
+		m.fails(t, freshet.CodeGap, "has the table public.quiet no longer")
+		do(t, conn, strings.Replace(out, " drop ", " add ", 1))
+		m.options.WatchEvery = 10 * time.Millisecond
+		watched := make(chan struct{}, 1000)
+		m.options.Observer.Held = func(freshet.Held) {
+			select {
+			case watched <- struct{}{}:
+			default:
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- m.pipeline(m.source(t, false), lake.Mirror).Run(ctx) }()
+		<-watched
+		do(t, conn, out)
+		err := <-done
+		var e *freshet.Error
+		if !errors.As(err, &e) || e.Code != freshet.CodeGap || !strings.Contains(e.Msg, "public.quiet") {
+			t.Errorf("got %v, want a gap that names the table", err)
+		}
+	})
+}
+
+// What is dropped is what the pipeline made, and nothing else.
+func TestRemains_OwnAndOthers_OnlyOwnDropped(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, mirroredDDL)
+		m := newMirror(t, address)
+		holds := func(table string, log freshet.Lane) (bool, error) {
+			st, err := m.open(table)
+			if err != nil {
+				return false, err
+			}
+			apps, err := lake.ReadProgress(t.Context(), st)
+			if errors.Is(err, delta.ErrNoTable) {
+				return false, nil
+			}
+			return len(apps) > 0 && apps[0].Lanes[0].Lane.OriginID == log.OriginID, err
+		}
+		find := func(o *Options) *Remains {
+			t.Helper()
+			r, err := FindRemains(t.Context(), address, o, holds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		if r := find(&m.options); r.Slot+r.Publication != "" || len(r.Others) > 0 {
+			t.Errorf("before the first run: got %+v, want nothing", r)
+		}
+		do(t, conn, "select pg_create_logical_replication_slot("+quoteText(m.options.Slot)+", 'pgoutput')")
+		do(t, conn, "create publication "+quoteName(m.options.Slot)+" for table public.keyed")
+		r := find(&m.options)
+		if r.Slot+r.Publication != "" || len(r.Others) != 2 {
+			t.Errorf("of others: got %+v, want nothing to drop", r)
+		}
+		if err := r.Drop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range r.Others { // that they are there still, their SQL shows
+			do(t, conn, f.Fix)
+		}
+		m.catchUp(t)
+		r = find(&m.options)
+		if r.Slot != m.options.Slot || r.Publication != m.options.Slot || len(r.Others) > 0 {
+			t.Errorf("got %+v, want both to drop", r)
+		}
+		if err := r.Drop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r = find(&m.options); r.Slot+r.Publication != "" || len(r.Others) > 0 {
+			t.Errorf("after dropping: got %+v, want nothing", r)
+		}
+		m.fails(t, freshet.CodeGap, "no such slot")
+	})
+}
