@@ -27,6 +27,7 @@ lint:
 bench: build
 	$(GO) build -o bin/bench-ours ./bench/ours
 	bench/race.py all
+	bench/postgres.py all
 	bench/tables.py all
 
 fuzz:

@@ -34,6 +34,17 @@ func TestHistory_QuietTables_Loaded(t *testing.T) {
 	})
 }
 
+// The rows of a chunk that has more than a part holds are in several batches of one seq.
+func TestHistory_ChunksOfManyParts_Loaded(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		do(t, connect(t, address), mirroredDDL+fill+`
+update public.keyed set v = repeat(md5(id::text), 400); update public.toast set big = repeat(md5(id::text), 2000)`)
+		m := newMirror(t, address)
+		m.catchUp(t)
+		m.check(t, "loaded")
+	})
+}
+
 // Tables are loaded while random transactions change them, and the pipeline dies and the server ends connections at random.
 func TestHistory_ChurnAndCuts_TablesEqualTheSource(t *testing.T) {
 	onServers(t, func(t *testing.T, address string) {

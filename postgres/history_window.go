@@ -149,7 +149,11 @@ func (w *window) reject(t *Table, line []byte, why *freshet.RejectError) freshet
 
 // batch is a part as a batch of the table's history. The chunk is finished by another one.
 func (w *window) batch(p *part) *freshet.Batch {
-	b := w.load.batch(w.seq-1, w.seq)
+	after := w.seq
+	if !w.begun {
+		after--
+	}
+	b := w.load.batch(after, w.seq)
 	b.Rows, b.Unsent, b.Rejects, b.Bytes, b.Unfinished = p.rows, p.unsent, p.rejects, p.bytes, true
 	b.ReadAt = w.opened
 	n := b.NumRows()
