@@ -3,6 +3,7 @@ package lake
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -76,7 +77,11 @@ func OpenCompared(ctx context.Context, name string, open Opener, o *ComparedOpti
 			return nil, err
 		}
 	}
-	done, known := c.form(snap).progress(snap, []freshet.Lane{o.History})[o.History]
+	p, err := c.progress(ctx, snap, o.History)
+	if err != nil {
+		return nil, explain(name, err)
+	}
+	done, known := p[o.History]
 	switch {
 	case !known:
 		return nil, &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput, Place: name,
@@ -199,32 +204,39 @@ func (c *Compared) await(ctx context.Context, least int64) (*delta.Snapshot, int
 	}
 }
 
-// position is up to where the snapshot holds everything of the log: as it says, or the newest cut.
+// position is up to where the snapshot holds everything of the log.
 func (c *Compared) position(ctx context.Context, snap *delta.Snapshot) (int64, error) {
-	f := c.form(snap)
-	if err := f.checkIdentity(c.name, snap, c.lane); err != nil {
+	if err := c.form(snap).checkIdentity(c.name, snap, c.lane); err != nil {
 		return 0, err
 	}
-	p := f.progress(snap, []freshet.Lane{c.lane})
-	own, known := p[c.lane]
-	if !known {
-		return 0, &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput, Place: c.name,
+	p, err := c.progress(ctx, snap, c.lane)
+	at, known := p[c.lane]
+	if err == nil && !known {
+		err = &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput, Place: c.name,
 			Msg: fmt.Sprintf("the table holds no progress of %s in the log of %s", c.app, c.lane.Origin),
 			Fix: "name a table of the pipeline, which has run"}
 	}
-	if c.cuts == nil {
-		return own, nil
+	return at, err
+}
+
+// progress is what the snapshot holds of the lane, as it says itself or the newest cut; nothing where it does not know it.
+func (c *Compared) progress(ctx context.Context, snap *delta.Snapshot, lane freshet.Lane) (freshet.Progress, error) {
+	f := c.form(snap)
+	p := f.progress(snap, []freshet.Lane{lane})
+	if c.cuts == nil || len(p) == 0 {
+		return p, nil
 	}
 	cuts, err := c.cuts.look(ctx)
 	if cuts == nil || err != nil {
-		return own, err
+		return p, err
 	}
 	newest, err := c.cuts.newest(ctx, cuts)
 	if newest == nil || err != nil {
-		return own, err
+		return p, err
 	}
 	more, err := newest.beyond(ctx, snap, f, p)
-	return max(own, more[c.lane]), err
+	maps.Copy(p, more)
+	return p, err
 }
 
 // form is that of the app's progress in the snapshot.
