@@ -56,17 +56,21 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 func rejectText(e *RejectError) string {
-	var s strings.Builder
-	s.WriteString(e.Path)
+	var place []string
+	if e.Path != "" {
+		place = append(place, e.Path)
+	}
 	if e.Offset >= 0 {
-		if s.Len() > 0 {
-			s.WriteString(" ")
-		}
-		fmt.Fprintf(&s, "at byte %d", e.Offset)
+		place = append(place, fmt.Sprintf("at byte %d", e.Offset))
 	}
-	if s.Len() > 0 {
-		s.WriteString(": ")
+	switch {
+	case e.InKey && e.Offset >= 0:
+		place = append(place, "of the record's key")
+	case e.InKey:
+		place = append(place, "in the record's key")
 	}
-	s.WriteString(e.Message)
-	return s.String()
+	if len(place) == 0 {
+		return e.Message
+	}
+	return strings.Join(place, " ") + ": " + e.Message
 }

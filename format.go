@@ -57,9 +57,11 @@ type Decoder interface {
 type RejectError struct {
 	Code    Code
 	Path    string // where in the record: "items[2].price"; "" for the whole
-	Offset  int    // byte within the payload; -1 when it has no place
+	Offset  int    // byte within the payload, or the key; -1 when it has no place
+	InKey   bool   // it is the record's key that cannot be read, and not its payload
 	Message string // found and wanted
 }
 
-// Error is the message with its place: `items[2].price at byte 41: found "x", wanted a decimal(10,2)`.
+// Error is the message with its place: `items[2].price at byte 41: found "x", wanted a decimal(10,2)`, or
+// `id at byte 6 of the record's key: …`.
 func (e *RejectError) Error() string { return rejectText(e) }

@@ -163,7 +163,16 @@ func (nowhere) Take(arrow.DataType) arrow.ArrayData { return nil }
 // JSON object, or for one column the value itself: as JSON, or as text that JSON has no quotes for.
 func (d *jsonDecoder) keyFields(key []byte, single *field) int {
 	d.changes.inKey = true
-	defer func() { d.changes.inKey = false }()
+	end := d.keyObject(key, single)
+	d.changes.inKey = false
+	if end == failed {
+		d.reason.InKey = true
+	}
+	return end
+}
+
+// keyObject is keyFields, while it is known that the key is read.
+func (d *jsonDecoder) keyObject(key []byte, single *field) int {
 	i := skipSpace(key, 0)
 	if i < len(key) && key[i] == '{' {
 		if !d.open(i) {

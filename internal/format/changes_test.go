@@ -144,3 +144,31 @@ func sortColumns(lines []string) {
 		}
 	}
 }
+
+func TestChanges_FaultInTheKey_NamesTheKey(t *testing.T) {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "a", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil)
+	f, err := format.NewChanges(nil, &format.ChangeOptions{Key: []string{"id"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := f.NewDecoder(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		in   freshet.Payload
+		want string
+	}{
+		{payload(`{bad`, `{"a":1}`), `at byte 1 of the record's key: found 'b'`},
+		{payload(`{"id":"x"}`, `{"a":1}`), `id at byte 6 of the record's key: found the text "x"`},
+		{payload(`{"id":1}`, `{"a":"x"}`), `a at byte 5: found the text "x"`},
+		{payload("\xff", `{"a":1}`), `id in the record's key: found a key that is no UTF-8`},
+	} {
+		_, err := d.Append(c.in)
+		var why *freshet.RejectError
+		if !errors.As(err, &why) || !strings.HasPrefix(why.Error(), c.want) {
+			t.Errorf("key %s, value %s: got error %v, want %s…", c.in.Key, c.in.Value, err, c.want)
+		}
+	}
+}
