@@ -137,7 +137,7 @@ func (r *rowIndex) close() error {
 }
 
 // bring makes the index show the snapshot: it is opened, brought forward, or made anew when it cannot be. Errors: of the
-// store; of the disk when even a new index cannot be made; *freshet.Error for another process that holds it.
+// store; *freshet.Error for another process that holds it, or a folder in which even a new index cannot be made.
 func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 	if err := r.open(); err != nil {
 		if errors.Is(err, keyindex.ErrCorrupt) {
@@ -152,16 +152,17 @@ func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 		return nil
 	}
 	err := r.forward(ctx, snap, snap.Version())
-	if err == nil || !errors.Is(err, keyindex.ErrRebuild) && !errors.Is(err, store.ErrNotFound) {
+	if err == nil || !errors.Is(err, keyindex.ErrRebuild) && !errors.Is(err, store.ErrNotFound) && !r.inFolder(err) {
 		return err
 	}
 	r.complain(err)
 	return r.rebuild(ctx, snap)
 }
 
-// complain tells of an index that is damaged, before it is made anew. It concerns nobody else, but a disk that does it again.
+// complain tells of an index that is damaged, or whose folder has lost it or is full, before it is made anew. It concerns
+// nobody else, but a disk that does it again.
 func (r *rowIndex) complain(err error) {
-	if errors.Is(err, keyindex.ErrCorrupt) {
+	if errors.Is(err, keyindex.ErrCorrupt) || r.inFolder(err) {
 		r.t.a.opts.Retry("key index of "+r.t.name, err)
 		r.t.a.opts.Recovered("key index of " + r.t.name)
 	}
@@ -212,12 +213,30 @@ func (t *table) claim(snap *delta.Snapshot) error {
 	return nil
 }
 
+// inFolder reports whether the error is the disk's, about a file of the index: there is no room, or it is gone.
+func (r *rowIndex) inFolder(err error) bool {
+	var file *fs.PathError
+	var names *os.LinkError
+	switch {
+	case errors.As(err, &file):
+		return within(file.Path, r.dir) || file.Op == "mkdir" && within(r.dir, file.Path)
+	case errors.As(err, &names):
+		return within(names.New, r.dir)
+	}
+	return false
+}
+
+// within reports whether the path is the folder, or below it.
+func within(path, folder string) bool {
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
 // held says of an index that another process has it, or that its folder will not do.
 func (r *rowIndex) held(err error) error {
-	var disk *fs.PathError
 	switch {
 	case errors.Is(err, keyindex.ErrLocked):
-	case errors.As(err, &disk):
+	case r.inFolder(err):
 		return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassEnvironment, Place: r.t.name, Err: err,
 			Msg: "the folder of the key index cannot be used",
 			Fix: "make it a folder with room that we may write, or name another: index_dir; the index is a cache, and nothing " +
@@ -231,14 +250,18 @@ func (r *rowIndex) held(err error) error {
 		Fix: "stop it, or name another folder for this one: index_dir"}
 }
 
-// rebuild makes the index anew from the key columns of all rows.
+// rebuild makes the index anew from the key columns of all rows. Errors: those of bring.
 func (r *rowIndex) rebuild(ctx context.Context, snap *delta.Snapshot) error {
-	if err := r.close(); err != nil {
+	return r.held(r.load(ctx, snap))
+}
+
+func (r *rowIndex) load(ctx context.Context, snap *delta.Snapshot) error {
+	if err := r.close(); err != nil && !r.inFolder(err) {
 		return err
 	}
 	x, err := keyindex.Create(r.dir, r.identity)
 	if err != nil {
-		return r.held(err)
+		return err
 	}
 	r.x = x
 	if r.window != nil {

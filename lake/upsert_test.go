@@ -518,3 +518,51 @@ func TestUpsert_IndexFolderIsAFile_SaysWhatToDo(t *testing.T) {
 		t.Errorf("got %v, want an error of the environment that names index_dir", err)
 	}
 }
+
+// An index whose folder goes while it is open shows when it is brought over what another writer committed.
+func TestUpsert_IndexFolderGoesUnderWay_IsMadeAnewOrSaysWhatToDo(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(dir string)
+		want  map[int64]item
+	}{
+		{"deleted", func(string) {}, map[int64]item{1: put(1, 1, 1).item, 2: put(2, 21, 2).item}},
+		{"a file in its place", func(dir string) { must(t, os.WriteFile(dir, nil, 0o600)) }, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir() + "/index"
+			w := newWorld()
+			target := w.running(t, &lake.TargetOptions{Mode: lake.Mirror,
+				Key: lake.KeyOptions{Columns: []string{"id"}, IndexDir: dir}})
+			must(t, target.Ensure(t.Context(), "t", itemSchema))
+			_, err := target.Start(t.Context(), "t", freshet.Progress{keyedLane: -1})
+			must(t, err)
+			_, err = target.Write(t.Context(), itemBatch("t", keyedLane, -1, []itemChange{put(1, 1, 1), put(2, 2, 1)}))
+			must(t, err)
+			commitAll(t, target)
+			must(t, os.RemoveAll(dir))
+			c.spoil(dir)
+			d, err := delta.Open(t.Context(), w.store("t"), nil)
+			must(t, err)
+			where, err := expr.Parse("id = 2")
+			must(t, err)
+			_, err = d.Delete(t.Context(), where, nil)
+			must(t, err)
+			_, err = target.Write(t.Context(), itemBatch("t", keyedLane, 1, []itemChange{put(2, 21, 2)}))
+			must(t, err)
+			commits, err := target.Seal(t.Context())
+			must(t, err)
+			_, err = commits[0].Run(t.Context())
+			if c.want != nil {
+				must(t, err)
+				compareItems(t, w.items(t, "t"), c.want)
+				return
+			}
+			commits[0].Abort()
+			var e *freshet.Error
+			if !errors.As(err, &e) || e.Class != freshet.ClassEnvironment || !strings.Contains(e.Fix, "index_dir") {
+				t.Errorf("got %v, want an error of the environment that names index_dir", err)
+			}
+		})
+	}
+}
