@@ -70,7 +70,7 @@ func (w *Writer) hasNull(c *completion, from, to int) bool {
 			defer part[i].Release()
 		}
 	}
-	return checkColumns(w.layout.schema, part, to-from) != nil
+	return w.layout.checkColumns(part, to-from) != nil
 }
 
 // valueOf is a value for people, of at most so many characters.

@@ -17,12 +17,21 @@ import (
 type NullError struct {
 	Column string        // path of the column, its parts joined by dots
 	Row    int           // of the batch, from 0
+	Empty  bool          // the value is an empty text, and the column a partition column, where that is null
 	Others []ColumnValue // of the row, its first dozen columns but for that one
 }
 
 func (e *NullError) Error() string {
-	return fmt.Sprintf("column %q, row %d: found null, wanted a value: the column is NOT NULL%s", e.Column, e.Row,
-		rowText(e.Others))
+	return fmt.Sprintf("column %q, row %d: found %s, wanted a value: the column is NOT NULL%s", e.Column, e.Row,
+		e.Found(), rowText(e.Others))
+}
+
+// Found is what the row has in the column, as messages tell it.
+func (e *NullError) Found() string {
+	if e.Empty {
+		return "an empty text, which is null in a partition column"
+	}
+	return "null"
 }
 
 // matcher finds a batch's columns for a schema. It remembers the last batch's schema, since most are alike.
@@ -99,14 +108,38 @@ func encodable(t arrow.DataType, coded bool) bool {
 	return arrow.TypeEqual(t, expr.DenseType(t)) && !foreign(t)
 }
 
-// checkColumns checks that no row has null where the schema wants a value.
-func checkColumns(s *Schema, arrays []arrow.Array, n int) error {
+// checkColumns checks that no row has null where the schema wants a value. Spec: "Partition Value Serialization", by which
+// an empty text is null.
+func (l *fileLayout) checkColumns(arrays []arrow.Array, n int) error {
+	s := l.schema
 	for i := range s.Fields {
 		if err := checkNulls(&s.Fields[i], arrays[i], s.Fields[i].Name, n); err != nil {
 			return err
 		}
 	}
+	for _, i := range l.partitions {
+		if s.Fields[i].Nullable {
+			continue
+		}
+		if row := firstEmpty(arrays[i]); row >= 0 {
+			return &NullError{Column: s.Fields[i].Name, Row: row, Empty: true}
+		}
+	}
 	return nil
+}
+
+// firstEmpty is the first row that is an empty text or no bytes, -1: none is.
+func firstEmpty(arr arrow.Array) int {
+	texts, ok := arr.(array.BinaryLike)
+	if !ok {
+		return -1
+	}
+	for row := range texts.Len() {
+		if texts.IsValid(row) && texts.ValueLen(row) == 0 {
+			return row
+		}
+	}
+	return -1
 }
 
 func (m *matcher) find(s *Schema, as *arrow.Schema) ([]int, error) {

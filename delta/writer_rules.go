@@ -138,7 +138,7 @@ func (w *Writer) prepare(ctx context.Context, rec arrow.RecordBatch) (*completio
 			return nil, w.showRow(c, err)
 		}
 	}
-	if err = checkColumns(w.layout.schema, c.arrays, c.n); err == nil && len(w.rules.checks) > 0 {
+	if err = w.layout.checkColumns(c.arrays, c.n); err == nil && len(w.rules.checks) > 0 {
 		err = w.rules.check(ctx, c)
 	}
 	if err != nil {
@@ -207,7 +207,7 @@ func (w *Writer) WritePrepared(ctx context.Context, rec arrow.RecordBatch) error
 		return err
 	}
 	defer c.release()
-	if err := checkColumns(w.layout.schema, c.arrays, c.n); err != nil {
+	if err := w.layout.checkColumns(c.arrays, c.n); err != nil {
 		return w.showRow(c, err)
 	}
 	return w.put(ctx, c.arrays, c.n)

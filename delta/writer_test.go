@@ -372,3 +372,16 @@ func TestWriter_StatsColumns_AsThePropertiesSay(t *testing.T) {
 		}
 	}
 }
+
+func TestWriter_EmptyTextInANotNullPartitionColumn_IsRefused(t *testing.T) {
+	schema := &delta.Schema{Fields: []delta.Field{{Name: "p", Type: delta.String}, {Name: "n", Type: delta.Integer, Nullable: true}}}
+	w, err := delta.NewWriter(store.NewMem(), describe(schema, []string{"p"}, nil), oldest, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = w.Write(context.Background(), batchOf(t, schema, `[{"p": "a", "n": 1}, {"p": "", "n": 2}]`))
+	var null *delta.NullError
+	if !errors.As(err, &null) || null.Column != "p" || null.Row != 1 || !null.Empty {
+		t.Errorf("got %v, want a *NullError of p in row 1, as the empty text is null in a partition column", err)
+	}
+}

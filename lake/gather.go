@@ -7,6 +7,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/bitutil"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	freshet "github.com/freshet-io/freshet"
@@ -43,21 +44,34 @@ func lastTruncate(b *freshet.Batch) int {
 	return -1
 }
 
-// gather takes the rows of the batch, which is g's from then on. Rows whose key or sequence has a null become rejects, but
-// for deletes without a sequence.
-func (g *gathered) gather(b *freshet.Batch, key, sequence []string) error {
+// requiredColumn is one in which rows must have a value: it is part of the key, or of the sequence.
+type requiredColumn struct {
+	name      string
+	sequence  bool // a delete need not have been sent with it: its place in the lane orders it
+	partition bool // an empty text is null in it
+}
+
+// required are the columns of the key and of the sequence, as the table has them.
+func (t *table) required(key, sequence []string) []requiredColumn {
+	var all []requiredColumn
+	for i, name := range slices.Concat(key, sequence) {
+		all = append(all, requiredColumn{name, i >= len(key), containsFold(t.meta.PartitionColumns, name)})
+	}
+	return all
+}
+
+// gather takes the rows of the batch, which is g's from then on. Rows that lack a value in a required column become rejects.
+func (g *gathered) gather(b *freshet.Batch, required []requiredColumn) error {
 	bad := map[int]string{}
-	for i, list := range [][]string{key, sequence} {
-		for _, name := range list {
-			c := columnNamed(b.Rows.Schema(), name)
-			if c < 0 {
-				return &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: b.Table,
-					Msg: fmt.Sprintf("the rows lack the key or sequence column %q: found %s", name,
-						fieldNames(b.Rows.Schema())),
-					Fix: "derive it in a step, or name a column that is there"}
-			}
-			nullRows(b, c, name, i == 1, bad)
+	for _, r := range required {
+		c := columnNamed(b.Rows.Schema(), r.name)
+		if c < 0 {
+			return &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: b.Table,
+				Msg: fmt.Sprintf("the rows lack the key or sequence column %q: found %s", r.name,
+					fieldNames(b.Rows.Schema())),
+				Fix: "derive it in a step, or name a column that is there"}
 		}
+		r.lacking(b, c, bad)
 	}
 	for row := range b.NumRows() {
 		why, is := bad[row]
@@ -78,19 +92,27 @@ func (g *gathered) gather(b *freshet.Batch, key, sequence []string) error {
 	return nil
 }
 
-// nullRows notes the rows in which the column is null. A delete need not have been sent with its sequence: its place in
-// the lane orders it.
-func nullRows(b *freshet.Batch, c int, name string, sequence bool, bad map[int]string) {
+// lacking notes the rows that have no value in the column, which is at c in the batch.
+func (r *requiredColumn) lacking(b *freshet.Batch, c int, bad map[int]string) {
 	column := b.Rows.Column(c)
-	if column.NullN() == 0 {
+	texts, _ := column.(array.BinaryLike)
+	if !r.partition {
+		texts = nil
+	}
+	if column.NullN() == 0 && texts == nil {
 		return
 	}
 	for row := range column.Len() {
-		if sequence && b.Kinds != nil && b.Kinds[row] == freshet.Delete {
-			continue
+		var found string
+		switch {
+		case r.sequence && b.Kinds != nil && b.Kinds[row] == freshet.Delete, bad[row] != "":
+		case column.IsNull(row):
+			found = "null"
+		case texts != nil && texts.ValueLen(row) == 0:
+			found = "an empty text, which is null in a partition column"
 		}
-		if column.IsNull(row) && bad[row] == "" {
-			bad[row] = fmt.Sprintf("column %q: found null, wanted a value: it is part of the key or of the sequence", name)
+		if found != "" {
+			bad[row] = fmt.Sprintf("column %q: found %s, wanted a value: it is part of the key or of the sequence", r.name, found)
 		}
 	}
 }
@@ -137,8 +159,8 @@ type changeRows struct {
 	whole   map[int32]bool   // rows that are whole though they were not sent so
 }
 
-// union puts the gathered rows side by side, in the columns of the table.
-func (g *gathered) union(table *delta.Schema) (*changeRows, error) {
+// union puts the gathered rows side by side, in the columns of the table, with the values that it will have.
+func (g *gathered) union(table *delta.Schema, partitions []string) (*changeRows, error) {
 	all := &changeRows{batches: g.batches, empties: g.empties}
 	var of []*delta.Field
 	var fields []arrow.Field
@@ -164,6 +186,9 @@ func (g *gathered) union(table *delta.Schema) (*changeRows, error) {
 		if err != nil {
 			all.release()
 			return nil, err
+		}
+		if containsFold(partitions, f.Name) {
+			c = emptyAsNull(c)
 		}
 		all.columns = append(all.columns, c)
 	}
@@ -220,6 +245,32 @@ func (g *gathered) column(f *delta.Field) (arrow.Array, error) {
 		}
 	}
 	return array.Concatenate(parts, memory.DefaultAllocator)
+}
+
+// emptyAsNull is the column, which it takes, with null for each empty text.
+func emptyAsNull(c arrow.Array) arrow.Array {
+	texts, ok := c.(array.BinaryLike)
+	if !ok {
+		return c
+	}
+	from, nulls := c.Data().Offset(), 0
+	valid := make([]byte, bitutil.BytesForBits(int64(from+c.Len())))
+	for row := range c.Len() {
+		if c.IsNull(row) || texts.ValueLen(row) == 0 {
+			nulls++
+		} else {
+			bitutil.SetBit(valid, from+row)
+		}
+	}
+	if nulls == c.NullN() {
+		return c
+	}
+	defer c.Release()
+	buffers := slices.Clone(c.Data().Buffers())
+	buffers[0] = memory.NewBufferBytes(valid)
+	data := array.NewData(c.DataType(), c.Len(), buffers, nil, nulls, from)
+	defer data.Release()
+	return array.MakeFromData(data)
 }
 
 func (c *changeRows) release() {

@@ -108,15 +108,13 @@ func (t *table) badReplays(b *freshet.Batch) map[int64]string {
 	if b.NumRows() == 0 {
 		return out
 	}
-	for i, list := range [][]string{t.key(), t.a.opts.Key.SequenceBy} {
-		for _, name := range list {
-			rows := map[int]string{}
-			if c := columnNamed(b.Rows.Schema(), name); c >= 0 {
-				nullRows(b, c, name, i == 1, rows)
-			}
-			for row, why := range rows {
-				out[b.Seqs[row]] = why
-			}
+	for _, r := range t.required(t.key(), t.a.opts.Key.SequenceBy) {
+		rows := map[int]string{}
+		if c := columnNamed(b.Rows.Schema(), r.name); c >= 0 {
+			r.lacking(b, c, rows)
+		}
+		for row, why := range rows {
+			out[b.Seqs[row]] = why
 		}
 	}
 	return out

@@ -566,3 +566,22 @@ func TestUpsert_IndexFolderGoesUnderWay_IsMadeAnewOrSaysWhatToDo(t *testing.T) {
 		})
 	}
 }
+
+// A key that Delta has as null would make a row that no index can find again.
+func TestUpsert_EmptyTextInAPartitionColumnOfTheKey_GoesToQuarantine(t *testing.T) {
+	w := newWorld()
+	target := w.running(t, &lake.TargetOptions{Mode: lake.Mirror, PartitionBy: []string{"text"},
+		Key: lake.KeyOptions{Columns: []string{"id", "text"}, IndexDir: t.TempDir()}})
+	must(t, target.Ensure(t.Context(), "t", itemSchema))
+	_, err := target.Start(t.Context(), "t", freshet.Progress{keyedLane: -1})
+	must(t, err)
+	changes := []itemChange{put(1, 1, 1), put(2, 2, 2)}
+	changes[0].text = ptr("")
+	_, err = target.Write(t.Context(), itemBatch("t", keyedLane, -1, changes))
+	must(t, err)
+	commitAll(t, target)
+	compareItems(t, w.items(t, "t"), map[int64]item{2: put(2, 2, 2).item})
+	if got := w.rejects(t, "t"); len(got) != 1 {
+		t.Errorf("got the rejects %v, want the row without a text", got)
+	}
+}

@@ -119,7 +119,7 @@ func (t *table) gatherRows(ctx context.Context, b *freshet.Batch) error {
 	if at := lastTruncate(b); at >= 0 && t.a.opts.empties() {
 		t.keyed.empty(b, at)
 	}
-	if err := t.keyed.gather(b, key, sequence); err != nil {
+	if err := t.keyed.gather(b, t.required(key, sequence)); err != nil {
 		return err
 	}
 	t.rows += t.keyed.rows - rows
@@ -215,7 +215,7 @@ func refusedRow(err error) (code freshet.Code, why string, ok bool) {
 	switch {
 	case errors.As(err, &null):
 		return freshet.CodeNull,
-			fmt.Sprintf("column %q: found null, wanted a value: the table's column is NOT NULL", null.Column), true
+			fmt.Sprintf("column %q: found %s, wanted a value: the table's column is NOT NULL", null.Column, null.Found()), true
 	case errors.As(err, &value):
 		return freshet.CodeOutOfRange, fmt.Sprintf("column %q: found %s, wanted %s", value.Column, value.Found, value.Wanted), true
 	case errors.As(err, &broken):
