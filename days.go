@@ -108,9 +108,18 @@ func (d *dayGate) head(b *Batch, now time.Time) Day {
 			continue
 		}
 		b.until(b.Seqs[row] - 1)
+		b.Newest = b.newestRow()
 		return d.of(at)
 	}
 	return 0
+}
+
+// newestRow is the newest time of the rows; zero when there are none.
+func (b *Batch) newestRow() (newest time.Time) {
+	for row := range b.NumRows() {
+		newest = later(newest, b.rowTime(row))
+	}
+	return newest
 }
 
 // late notes in the batch which is the first day that was over when rows of it came.

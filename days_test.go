@@ -27,9 +27,10 @@ type cutting struct {
 }
 
 type cut struct {
-	rows  map[string]int
-	opens freshet.Day
-	lanes map[string][]freshet.Lane
+	rows   map[string]int
+	opens  freshet.Day
+	lanes  map[string][]freshet.Lane
+	newest time.Time
 }
 
 func (c *cutting) Cut(_ context.Context, m freshet.Moment) (bool, error) {
@@ -38,7 +39,7 @@ func (c *cutting) Cut(_ context.Context, m freshet.Moment) (bool, error) {
 	if c.fail != nil {
 		return false, c.fail
 	}
-	made := cut{rows: map[string]int{}, opens: m.Opens, lanes: m.Lanes}
+	made := cut{rows: map[string]int{}, opens: m.Opens, lanes: m.Lanes, newest: m.Newest}
 	for _, name := range c.names {
 		made.rows[name] = len(c.tables.Rows(name))
 	}
@@ -108,6 +109,26 @@ func TestDays_QuietLane_IsWaitedForAndThenLeft(t *testing.T) {
 		}
 		must(t, end())
 		r.checkAll(t)
+	})
+}
+
+func TestDays_BatchReachesIntoTheNextDay_CutTellsTheNewestTimeOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newCutting(1, freshettest.SourceOptions{}, freshet.Options{Every: time.Second,
+			Days: &freshet.Days{Wait: time.Minute}}, nil, "t")
+		r.add(lane0, day)
+		r.add(lane0, day)
+		r.add(lane0, day+1)
+		end := r.begin(t)
+		<-time.After(3 * time.Minute)
+		_, ends := c.recorded()
+		if len(ends) != 2 || ends[1].rows["t"] != 2 {
+			t.Fatalf("got %v, want the first day closed with its 2 rows", ends)
+		}
+		if got, next := ends[1].newest, (day + 1).Start(); !got.Before(next) {
+			t.Errorf("got %v as the newest time at the end of the day before %v", got, next)
+		}
+		must(t, end())
 	})
 }
 
