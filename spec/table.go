@@ -134,7 +134,8 @@ func openStore(ctx context.Context, rawURL, logStore string) (store.Store, error
 			return nil, &freshet.Error{Code: freshet.CodeStoreRefused, Class: freshet.ClassEnvironment, Place: rawURL,
 				Msg: "the bucket cannot be used", Err: err,
 				Fix: "set AWS_REGION and credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws or a role); " +
-					"for another server than Amazon's also AWS_ENDPOINT_URL"}
+					"for another server than Amazon's also AWS_ENDPOINT_URL; FRESHET_LOG_STORE, or log_store of the project, " +
+					"is a URL like dynamodb://delta_log?region=eu-central-1"}
 		}
 		return st, nil
 	case "gs":

@@ -30,7 +30,7 @@ var (
 	ErrAmbiguous = errors.New("result of the write is unknown")
 	// ErrPermission says that the store refused the credentials or the caller's rights.
 	ErrPermission = errors.New("permission denied")
-	// ErrNoBucket says that there is no bucket, or container, of the name.
+	// ErrNoBucket says that there is no bucket, or container, or DynamoDB table of a log store, of the name.
 	ErrNoBucket = errors.New("does not exist")
 	// ErrFull says that the store has no room left.
 	ErrFull = errors.New("no space left in the store")

@@ -174,7 +174,7 @@ func tableError(table string, err error) error {
 		e.Place, e.Fix = "--where", "leave such rows out by another condition before it, or use TRY_CAST or NULLIF"
 	case errors.Is(err, store.ErrNoBucket):
 		e.Code, e.Class, e.Msg = freshet.CodeNoTable, freshet.ClassInput, "there is nothing here"
-		e.Fix = "look at the name of the bucket, or create it"
+		e.Fix = "look at the name of what is missing, or create it"
 	case errors.Is(err, store.ErrPermission):
 		e.Code, e.Class, e.Msg = freshet.CodeStoreRefused, freshet.ClassEnvironment, "the store refuses us"
 		e.Fix = "check the credentials, and the rights on folder or bucket"

@@ -169,8 +169,8 @@ func (d *dynamo) Judge(_ *rest.Call, a *rest.Answer) error {
 	case "ConditionalCheckFailedException":
 		return errTaken
 	case "ResourceNotFoundException":
-		return fmt.Errorf("the DynamoDB table %q does not exist in the region %s; create it with the keys tablePath "+
-			"(hash) and fileName (range), both strings", d.name, d.region)
+		return fmt.Errorf("in the region %s the DynamoDB table %q %w; create it with the keys tablePath (hash) and "+
+			"fileName (range), both strings", d.region, d.name, store.ErrNoBucket)
 	case "ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded",
 		"TransactionConflictException", "LimitExceededException", "ResourceInUseException":
 		return fmt.Errorf("%w: %s", store.ErrUnavailable, bytes.TrimSpace(a.Body))
