@@ -2,7 +2,6 @@ package delta
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -19,8 +18,8 @@ func (l *layout) write(ctx context.Context, r *optimizer, j *job, w *Writer) (do
 	if err != nil {
 		return nil, err
 	}
-	s := &sorter{memory: r.opts.MemoryBytes, parent: r.opts.SpillDir, chunk: j.chunk(r.opts.TargetFileBytes)}
-	defer func() { err = errors.Join(err, s.close()) }()
+	s := &sorter{memory: r.opts.MemoryBytes, dir: r.opts.SpillDir, chunk: j.chunk(r.opts.TargetFileBytes)}
+	defer s.close()
 	if err := l.fill(ctx, r, j, s, all); err != nil {
 		return nil, err
 	}

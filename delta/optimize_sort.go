@@ -2,7 +2,6 @@ package delta
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -29,8 +28,7 @@ const (
 type sorter struct {
 	memory  int64
 	chunk   int    // rows that emit gets at once
-	dir     string // of buckets; made when it is needed
-	parent  string // of dir
+	dir     string // of buckets
 	total   int64  // about the bytes of all rows, to choose the number of buckets by
 	held    []arrow.RecordBatch
 	bytes   int64 // of held
@@ -38,7 +36,8 @@ type sorter struct {
 	buckets []*bucket
 }
 
-// bucket is the rows of a stretch of the curve, on disk.
+// bucket is the rows of a stretch of the curve, on disk. Its file has no name, so that it ends with the process, however that
+// does.
 type bucket struct {
 	file   *os.File
 	writer *ipc.Writer
@@ -99,16 +98,14 @@ func recordBytes(rec arrow.RecordBatch) (n int64) {
 
 // spill opens the buckets, about four of which would fill the memory, and deals out what is held.
 func (s *sorter) spill() (err error) {
-	if s.dir, err = os.MkdirTemp(s.parent, "freshet-optimize-"); err != nil {
-		return fmt.Errorf("make a folder for rows that do not fit into memory: %w", err)
-	}
 	n := int(min(max(4*s.total/s.memory, 2), mostBuckets))
 	s.cuts = cutPlaces(s.held, n)
-	for i := range len(s.cuts) + 1 {
-		f, err := os.Create(fmt.Sprintf("%s/%04d.arrow", s.dir, i))
+	for range len(s.cuts) + 1 {
+		f, err := os.CreateTemp(s.dir, "freshet-optimize-*")
 		if err != nil {
 			return fmt.Errorf("open a file for rows that do not fit into memory: %w", err)
 		}
+		_ = os.Remove(f.Name()) // where this is refused, close tries again
 		s.buckets = append(s.buckets, &bucket{file: f, writer: ipc.NewWriter(f, ipc.WithSchema(s.held[0].Schema()))})
 	}
 	held := s.held
@@ -221,21 +218,23 @@ func (s *sorter) drainBucket(ctx context.Context, b *bucket, emit func(arrow.Rec
 	if rows != b.rows {
 		return fmt.Errorf("%d rows went to disk, %d came back", b.rows, rows)
 	}
-	return errors.Join(b.file.Close(), os.Remove(b.file.Name()))
+	return b.close()
+}
+
+func (b *bucket) close() error {
+	err := b.file.Close()
+	_ = os.Remove(b.file.Name())
+	return err
 }
 
 // close gives back memory and disk.
-func (s *sorter) close() error {
+func (s *sorter) close() {
 	for _, rec := range s.held {
 		rec.Release()
 	}
-	if s.dir == "" {
-		return nil
-	}
 	for _, b := range s.buckets {
-		_ = b.file.Close() // those that were read are closed, the others are of no use
+		_ = b.close() // those that were read are closed, the others are of no use
 	}
-	return os.RemoveAll(s.dir)
 }
 
 // sort sorts the rows of some batches, whose release it sees to, and hands them to emit.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -239,6 +240,23 @@ func TestOptimize_ZOrder_SameRowsInSmallBoxes(t *testing.T) {
 				t.Errorf("again: %+v", again)
 			}
 		})
+	}
+}
+
+// What waits on disk has no name, so that a process that is killed leaves none of it.
+func TestOptimize_ZOrderBeyondMemory_NoNamesOnDisk(t *testing.T) {
+	rng := rand.New(rand.NewPCG(seedOf(t), 0))
+	table, dir, asked := pointsTable(t, store.NewMem(), rng, 60, delta.CreateOptions{}), t.TempDir(), 0
+	optimize(t, table, &delta.OptimizeOptions{ZOrderBy: []string{"x", "y"}, TargetFileBytes: 4 << 10, MemoryBytes: 20 << 10,
+		SpillDir: dir, Progress: func(delta.OptimizeProgress) {
+			names, err := os.ReadDir(dir)
+			if err != nil || len(names) > 0 {
+				t.Errorf("got %v, %v, want an empty folder", names, err)
+			}
+			asked++
+		}})
+	if asked == 0 {
+		t.Error("no progress was told")
 	}
 }
 
