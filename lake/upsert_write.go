@@ -358,19 +358,35 @@ const (
 func takeCells(f *delta.Field, fresh, stored arrow.Array, cells []cell) (arrow.Array, error) {
 	null := array.MakeArrayOfNull(memory.DefaultAllocator, delta.ArrowType(f.Type), 1)
 	defer null.Release()
+	used := [3]expr.Span{} // of each source, from the first row that a cell is in to the last
+	for _, c := range cells {
+		s := &used[c.from]
+		if s.To == 0 {
+			s.From = int(c.row)
+		}
+		s.From, s.To = min(s.From, int(c.row)), max(s.To, int(c.row)+1)
+	}
 	base := [3]int32{}
 	var parts []arrow.Array
 	var n int32
-	for i, s := range []arrow.Array{fresh, stored, null} {
-		base[i] = n
-		if s != nil {
-			parts = append(parts, s)
-			n += int32(s.Len())
+	for i, source := range []arrow.Array{fresh, stored, null} {
+		if s := used[i]; s.To > 0 {
+			part := array.NewSlice(source, int64(s.From), int64(s.To))
+			defer part.Release()
+			parts = append(parts, part)
+			base[i] = n - int32(s.From)
+			n += int32(part.Len())
 		}
 	}
 	rows := make([]int32, len(cells))
 	for i, c := range cells {
 		rows[i] = base[c.from] + c.row
+	}
+	switch len(parts) {
+	case 0:
+		return array.NewSlice(null, 0, 0), nil
+	case 1:
+		return expr.Take(parts[0], spansOf(rows)), nil
 	}
 	all, err := array.Concatenate(parts, memory.DefaultAllocator)
 	if err != nil {
