@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -46,6 +47,19 @@ func (m *mortal) rule(storetest.Op, string, int) storetest.Fault {
 		return storetest.Fault{Kind: storetest.CrashAfter}
 	}
 	return storetest.Fault{Kind: storetest.CrashBefore}
+}
+
+// someCalls are numbers of calls at which to die, without end: the first of them closely, later ones more loosely, and others
+// in each run.
+func someCalls(t *testing.T) iter.Seq[int] {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("calls by seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 4))
+	return func(yield func(int) bool) {
+		for at := 1; yield(at); at += 1 + rng.IntN(1+at/15) {
+		}
+	}
 }
 
 // mixed is an origin with rows, rejects and tombstones.

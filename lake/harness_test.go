@@ -171,12 +171,18 @@ func must(t *testing.T, err error) {
 // count is how many rows of the table meet a condition.
 func (w *world) count(t *testing.T, table, where string) (n int64) {
 	t.Helper()
-	cond, err := expr.Parse(where)
-	must(t, err)
-	for rec, err := range w.snapshot(t, table).Scan(t.Context(), &delta.ScanOptions{Columns: []string{}, Where: cond}) {
+	opts := &delta.ScanOptions{Columns: []string{}, Where: parsed(t, where)}
+	for rec, err := range w.snapshot(t, table).Scan(t.Context(), opts) {
 		must(t, err)
 		n += rec.NumRows()
 		rec.Release()
 	}
 	return n
+}
+
+func parsed(t *testing.T, text string) *expr.Expr {
+	t.Helper()
+	e, err := expr.Parse(text)
+	must(t, err)
+	return e
 }

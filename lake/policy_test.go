@@ -108,6 +108,35 @@ func TestDeletes_ChangedMeanwhile_CommitIsRefused(t *testing.T) {
 	commits[0].Abort()
 }
 
+// Another process has the table be of another mode while one appends to it.
+func TestMode_ChangedMeanwhile_AppendIsRefused(t *testing.T) {
+	w := newWorld()
+	target := w.running(t, nil)
+	_, err := target.Start(t.Context(), "t", freshet.Progress{keyedLane: -1})
+	must(t, err)
+	must(t, target.Ensure(t.Context(), "t", itemSchema))
+	for seq, want := range []freshet.Code{"", freshet.CodeModeChanged, freshet.CodeModeChanged} {
+		_, err = target.Write(t.Context(), itemBatch("t", keyedLane, int64(seq)-1, []itemChange{put(int64(seq), 1, 1)}))
+		must(t, err)
+		commits, err := target.Seal(t.Context())
+		must(t, err)
+		if _, err = commits[0].Run(t.Context()); codeOf(err) != want {
+			t.Errorf("commit %d: got %v, want the code %q", seq, err, want)
+		}
+		if err != nil {
+			commits[0].Abort()
+			target.Discard("t")
+		}
+		if seq == 0 {
+			_, err = w.snapshot(t, "t").Table().SetProperties(t.Context(), map[string]string{"freshet.mode": "mirror by id"}, nil)
+			must(t, err)
+		}
+	}
+	if n := w.count(t, "t", "TRUE"); n != 1 {
+		t.Errorf("got %d rows, want the one from before", n)
+	}
+}
+
 // resumes opens a target and resumes.
 func resumes(t *testing.T, w *world, opts *lake.TargetOptions) error {
 	t.Helper()

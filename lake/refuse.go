@@ -4,7 +4,10 @@ import (
 	"context"
 	"slices"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
 )
 
 // refuse makes rejects of the changes that give a key a row which the table does not take, for this reason, and finds out what
@@ -55,8 +58,13 @@ func (w *upsertWriter) check(ctx context.Context, row put) (code freshet.Code, w
 	if err != nil {
 		return "", "", false, err
 	}
+	return against(ctx, w.edit, rows)
+}
+
+// against is what the table has against rows, which it releases.
+func against(ctx context.Context, edit *delta.Edit, rows arrow.RecordBatch) (code freshet.Code, why string, refused bool, err error) {
 	defer rows.Release()
-	err = w.edit.Check(ctx, rows)
+	err = edit.Check(ctx, rows)
 	if code, why, refused = refusedRow(err); refused {
 		err = nil
 	}
@@ -118,10 +126,5 @@ func (w *historyWriter) tried(ctx context.Context, i int) (code freshet.Code, wh
 	if err != nil {
 		return "", "", false, err
 	}
-	defer rows.Release()
-	err = w.edit.Check(ctx, rows)
-	if code, why, refused = refusedRow(err); refused {
-		err = nil
-	}
-	return code, why, refused, err
+	return against(ctx, w.edit, rows)
 }

@@ -16,7 +16,6 @@ import (
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
-	"github.com/freshet-io/freshet/expr"
 	"github.com/freshet-io/freshet/lake"
 	"github.com/freshet-io/freshet/store"
 	"github.com/freshet-io/freshet/store/storetest"
@@ -209,9 +208,7 @@ func (w *world) checkReplays(t *testing.T, when, table, log, alive string) {
 // alive are the rows of the table of which the condition is true, as texts that begin with the key.
 func (w *world) alive(t *testing.T, table, where string) (rows []string) {
 	t.Helper()
-	cond, err := expr.Parse(where)
-	must(t, err)
-	opts := &delta.ScanOptions{Columns: []string{"id", "n", "text", "at"}, Where: cond}
+	opts := &delta.ScanOptions{Columns: []string{"id", "n", "text", "at"}, Where: parsed(t, where)}
 	for rec, err := range w.snapshot(t, table).Scan(t.Context(), opts) {
 		must(t, err)
 		for i := range int(rec.NumRows()) {
@@ -238,13 +235,9 @@ func (w *world) drift(t *testing.T, alive string, wanted map[int64]item) {
 			ids = append(ids, fmt.Sprint("id = ", id))
 		}
 	}
-	lost, err := expr.Parse(ids[0])
+	_, err := w.snapshot(t, "t").Table().Delete(t.Context(), parsed(t, ids[0]), nil)
 	must(t, err)
-	_, err = w.snapshot(t, "t").Table().Delete(t.Context(), lost, nil)
-	must(t, err)
-	twice, err := expr.Parse(ids[1])
-	must(t, err)
-	for rec, err := range w.snapshot(t, "t").Scan(t.Context(), &delta.ScanOptions{Where: twice}) {
+	for rec, err := range w.snapshot(t, "t").Scan(t.Context(), &delta.ScanOptions{Where: parsed(t, ids[1])}) {
 		must(t, err)
 		w.addRows(t, "t", rec)
 		rec.Release()

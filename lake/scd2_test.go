@@ -317,3 +317,35 @@ func TestSCD2_PartialAndTied_KeptOrQuarantined(t *testing.T) {
 		t.Errorf("got the rejects %s, want the partial row of an unknown key and the delete without a sequence", text)
 	}
 }
+
+// A part of a row waits for its key, and then takes its place in the history, above or below.
+func TestSCD2_PartOfAKeyThatIsNotThere_WaitsForIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		then itemChange
+		want []string
+		open int
+	}{
+		"below":       {whole(1, 1, "a", 3), []string{"1 a [3,5)", "1 a [5,) now"}, 0},
+		"above":       {whole(1, 1, "b", 9), []string{"1 b [9,) now"}, 1},
+		"another key": {whole(2, 1, "c", 3), []string{"2 c [3,) now"}, 1},
+	} {
+		for _, restarts := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restarts %v", name, restarts), func(t *testing.T) {
+				w := newWorld()
+				all := []said{{keyedLane, []itemChange{patch(1, 7, 5)}}, {keyedLane, []itemChange{c.then}}}
+				opts := keyedBy(t.TempDir(), "at")
+				opts.Mode = lake.SCD2
+				if restarts {
+					must(t, tell(t.Context(), w.target(opts), all[:1]))
+				}
+				must(t, tell(t.Context(), w.target(opts), all))
+				if got := w.shown(t, "t"); !slices.Equal(got, c.want) {
+					t.Errorf("got %v, want %v", got, c.want)
+				}
+				if open := len(w.rejects(t, "t")); open != c.open {
+					t.Errorf("got %d in quarantine, want %d", open, c.open)
+				}
+			})
+		}
+	}
+}

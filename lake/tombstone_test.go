@@ -294,7 +294,6 @@ func runChanges(t *testing.T, open lake.Opener, opts lake.TargetOptions, dir str
 // at a greater sequence, which leaves no trace in the table's files; the first thaws.
 func TestTombstones_DeleteLandsWhileARowIsOnItsWay_RowStaysOut(t *testing.T) {
 	w := newWorld()
-	other := freshet.Lane{Origin: "orders", OriginID: "a", Name: "1"}
 	frozen, thaw := make(chan struct{}), make(chan struct{})
 	opts := sequenced(lake.HardDeletes)
 	opts.Key.Columns, opts.Key.IndexDir = []string{"id"}, t.TempDir()
@@ -307,28 +306,7 @@ func TestTombstones_DeleteLandsWhileARowIsOnItsWay_RowStaysOut(t *testing.T) {
 			return storetest.Fault{Kind: storetest.Slow, Release: thaw}
 		}), nil
 	}, app, &opts)
-	t.Cleanup(func() { must(t, slow.Close(context.Background())) })
-	must(t, slow.Ensure(t.Context(), "t", itemSchema))
-	_, err := slow.Start(t.Context(), "t", freshet.Progress{keyedLane: -1, other: -1})
-	must(t, err)
-	_, err = slow.Write(t.Context(), itemBatch("t", keyedLane, -1, []itemChange{put(1, 10, 5)}))
-	must(t, err)
-	commits, err := slow.Seal(t.Context())
-	must(t, err)
-	result := make(chan error, 1)
-	go func() {
-		_, err := commits[0].Run(t.Context())
-		result <- err
-	}()
-	<-frozen
-	fastOpts := opts
-	fastOpts.Key.IndexDir = t.TempDir()
-	fast := w.running(t, &fastOpts)
-	_, err = fast.Resume(t.Context(), "t", []freshet.Lane{other})
-	must(t, err)
-	_, err = fast.Write(t.Context(), itemBatch("t", other, -1, []itemChange{del(1, 9)}))
-	must(t, err)
-	commitAll(t, fast)
+	result := w.overtaken(t, slow, frozen, opts, []itemChange{put(1, 10, 5)}, del(1, 9))
 	close(thaw)
 	must(t, <-result)
 	compareItems(t, w.items(t, "t"), map[int64]item{})
@@ -354,28 +332,7 @@ func TestTombstones_DeleteOfAnotherKeyLandsMeanwhile_NothingIsWrittenAnew(t *tes
 			return storetest.Fault{}
 		}), nil
 	}, app, &opts)
-	t.Cleanup(func() { must(t, slow.Close(context.Background())) })
-	must(t, slow.Ensure(t.Context(), "t", itemSchema))
-	_, err := slow.Start(t.Context(), "t", freshet.Progress{keyedLane: -1, otherLane: -1})
-	must(t, err)
-	_, err = slow.Write(t.Context(), itemBatch("t", keyedLane, -1, []itemChange{put(1, 10, 5), del(3, 6)}))
-	must(t, err)
-	commits, err := slow.Seal(t.Context())
-	must(t, err)
-	result := make(chan error, 1)
-	go func() {
-		_, err := commits[0].Run(t.Context())
-		result <- err
-	}()
-	<-frozen
-	fastOpts := opts
-	fastOpts.Key.IndexDir = t.TempDir()
-	fast := w.running(t, &fastOpts)
-	_, err = fast.Resume(t.Context(), "t", []freshet.Lane{otherLane})
-	must(t, err)
-	_, err = fast.Write(t.Context(), itemBatch("t", otherLane, -1, []itemChange{del(2, 9)}))
-	must(t, err)
-	commitAll(t, fast)
+	result := w.overtaken(t, slow, frozen, opts, []itemChange{put(1, 10, 5), del(3, 6)}, del(2, 9))
 	wrote := files.Load()
 	close(thaw)
 	must(t, <-result)
@@ -445,4 +402,33 @@ func TestTombstones_MoreThanAreKept_TheOldestGo(t *testing.T) {
 	must(t, err)
 	commitAll(t, target)
 	compareItems(t, w.items(t, "t"), map[int64]item{5: late[0].item})
+}
+
+// overtaken has a target commit changes to the table t, and another one of these options a change of otherLane once the first is
+// frozen. It returns what becomes of the first.
+func (w *world) overtaken(t *testing.T, slow *lake.Target, frozen <-chan struct{}, opts lake.TargetOptions, changes []itemChange,
+	meanwhile itemChange) <-chan error {
+	t.Helper()
+	t.Cleanup(func() { must(t, slow.Close(context.Background())) })
+	must(t, slow.Ensure(t.Context(), "t", itemSchema))
+	_, err := slow.Start(t.Context(), "t", freshet.Progress{keyedLane: -1, otherLane: -1})
+	must(t, err)
+	_, err = slow.Write(t.Context(), itemBatch("t", keyedLane, -1, changes))
+	must(t, err)
+	commits, err := slow.Seal(t.Context())
+	must(t, err)
+	result := make(chan error, 1)
+	go func() {
+		_, err := commits[0].Run(t.Context())
+		result <- err
+	}()
+	<-frozen
+	opts.Key.IndexDir = t.TempDir()
+	fast := w.running(t, &opts)
+	_, err = fast.Resume(t.Context(), "t", []freshet.Lane{otherLane})
+	must(t, err)
+	_, err = fast.Write(t.Context(), itemBatch("t", otherLane, -1, []itemChange{meanwhile}))
+	must(t, err)
+	commitAll(t, fast)
+	return result
 }

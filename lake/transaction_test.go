@@ -19,6 +19,7 @@ import (
 	"github.com/freshet-io/freshet/internal/format"
 	"github.com/freshet-io/freshet/kafka"
 	"github.com/freshet-io/freshet/lake"
+	"github.com/freshet-io/freshet/store"
 )
 
 // shop is a database of which Debezium tells: orders, of two partitions, lines, and a table that nobody reads.
@@ -107,6 +108,13 @@ func (s *shop) transaction() (data, said []message) {
 // pipe reads the shop into the tables orders and lines.
 func (s *shop) pipe(target freshet.Target, bounded bool, change func(*kafka.Options, *kafka.TransactionOptions)) *freshet.Pipeline {
 	s.t.Helper()
+	return s.pipeOf(target, bounded, change, map[string]string{"pg.public.orders": "orders", "pg.public.lines": "lines"})
+}
+
+// pipeOf reads some topics of the shop into tables. Without a transaction topic in the options it reads none.
+func (s *shop) pipeOf(target freshet.Target, bounded bool, change func(*kafka.Options, *kafka.TransactionOptions),
+	tables map[string]string) *freshet.Pipeline {
+	s.t.Helper()
 	f, err := format.NewDebezium(nil, nil)
 	must(s.t, err)
 	o := &kafka.Options{Group: "app", Bounded: bounded, MetadataAge: 100 * time.Millisecond, SessionTimeout: 3 * time.Second,
@@ -122,11 +130,15 @@ func (s *shop) pipe(target freshet.Target, bounded bool, change func(*kafka.Opti
 	if change != nil {
 		change(o, tx)
 	}
-	route := func(topic string) string { return topic[len("pg.public."):] }
-	src, err := kafka.NewSource(s.cluster.ListenAddrs(), kafka.Topics{Names: []string{"pg.public.orders", "pg.public.lines"}}, route, f, o)
+	route := func(topic string) string { return tables[topic] }
+	topics := kafka.Topics{Names: slices.Sorted(maps.Keys(tables))}
+	src, err := kafka.NewSource(s.cluster.ListenAddrs(), topics, route, f, o)
 	must(s.t, err)
-	whole, err := kafka.NewTransactional(src, *tx)
-	must(s.t, err)
+	var whole freshet.Source = src
+	if tx.Topic != "" {
+		whole, err = kafka.NewTransactional(src, *tx)
+		must(s.t, err)
+	}
 	return &freshet.Pipeline{Name: "test", Source: whole, Target: target,
 		Options: freshet.Options{MaxRows: 3, QueueBatches: 2, Every: 50 * time.Millisecond, ShutdownTimeout: time.Second}}
 }
@@ -245,7 +257,7 @@ func TestTransactions_TopicAheadOrBehind_WaitsForTheRest(t *testing.T) {
 func TestTransactions_CrashAtEveryStoreCall_CutsShowWholeOnes(t *testing.T) {
 	const seed = 23
 	t.Logf("seed %d", seed)
-	for at := 1; ; at += 1 + at/40 {
+	for at := range someCalls(t) {
 		for _, after := range []bool{false, true} {
 			w, s := newWorld(), newShop(t, seed)
 			s.fill(4)
@@ -367,4 +379,66 @@ func TestTransactions_WrittenMeanwhile_CutsShowWholeOnes(t *testing.T) {
 	must(t, s.pipe(w.target(wholeCuts), true, nil).Run(t.Context()))
 	s.check(w, "at the end")
 	s.checkAll(w, "at the end", s.next)
+}
+
+// A transaction topic is compacted: of each transaction its end is left, which has all that counts.
+func TestTransactions_TopicIsCompacted_CutsShowWholeOnes(t *testing.T) {
+	w, s := newWorld(), newShop(t, 27)
+	for range 8 {
+		data, said := s.transaction()
+		s.put(data...)
+		s.put(said[1])
+	}
+	must(t, s.pipe(w.target(wholeCuts), true, nil).Run(t.Context()))
+	s.checkAll(w, "at the end", s.next)
+	if last := s.check(w, "at the end"); last < s.next-1 {
+		t.Errorf("got cuts up to transaction %d, want some up to the end, which is %d", last, s.next)
+	}
+}
+
+// The tables were there before anybody read the transaction topic.
+func TestTransactions_PipelineWasThereBefore_CutsShowWholeOnesFromThere(t *testing.T) {
+	w, s := newWorld(), newShop(t, 28)
+	s.fill(5)
+	without := func(_ *kafka.Options, tx *kafka.TransactionOptions) { tx.Topic = "" }
+	must(t, s.pipe(w.target(&lake.TargetOptions{ManyOrigins: true}), true, without).Run(t.Context()))
+	s.checkAll(w, "before", s.next)
+	for range 3 {
+		s.fill(3)
+		must(t, s.pipe(w.target(wholeCuts), true, nil).Run(t.Context()))
+		s.checkAll(w, "with transactions", s.next)
+	}
+	if last := s.check(w, "at the end"); last < s.next-1 || len(w.cuts(t)) < 3 {
+		t.Errorf("got %d cuts up to transaction %d, want some up to the end, which is %d", len(w.cuts(t)), last, s.next)
+	}
+}
+
+// A table of several is loaded again, with the transactions that its topic tells of.
+func TestTransactions_TableLoadedAgain_CutsShowWholeOnes(t *testing.T) {
+	w, s := newWorld(), newShop(t, 29)
+	s.fill(6)
+	must(t, s.pipe(w.target(wholeCuts), true, nil).Run(t.Context()))
+	_, err := w.snapshot(t, "orders").Table().Delete(t.Context(), parsed(t, "tx % 2 = 0"), nil)
+	must(t, err)
+	s.fill(2)
+	r := &lake.Resync{App: app, Name: "orders", CopyName: "orders/resync-1", Plan: lake.ResyncPlan{Folder: "resync-1", Number: 1}}
+	for table, into := range map[string]*store.Store{r.Name: &r.Main, r.CopyName: &r.Copy, "orders_quarantine": &r.Quarantine,
+		r.CopyName + "_quarantine": &r.CopyQuarantine} {
+		*into, err = w.folders(table)
+		must(t, err)
+	}
+	must(t, r.Prepare(t.Context()))
+	copied := s.pipeOf(lake.NewTarget(w.folders, app, &lake.TargetOptions{ManyOrigins: true}), true,
+		func(o *kafka.Options, _ *kafka.TransactionOptions) { o.Group = "copy" }, map[string]string{"pg.public.orders": r.CopyName})
+	must(t, copied.Run(t.Context()))
+	_, err = r.Swap(t.Context())
+	must(t, err)
+	must(t, s.pipe(w.target(wholeCuts), true, nil).Run(t.Context()))
+	s.checkAll(w, "loaded again", s.next)
+	s.fill(3)
+	must(t, s.pipe(w.target(wholeCuts), true, nil).Run(t.Context()))
+	s.checkAll(w, "and gone on", s.next)
+	if last := s.check(w, "at the end"); last < s.next-1 {
+		t.Errorf("got cuts up to transaction %d, want some up to the end, which is %d", last, s.next)
+	}
 }
