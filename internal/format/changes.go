@@ -97,18 +97,25 @@ type Changes struct {
 
 // NewChanges returns the format. Both options may be nil. Errors: those of their Validate.
 func NewChanges(o *Options, c *ChangeOptions) (*Changes, error) {
-	f := &Changes{}
-	var err1, err2 error
-	f.json, err1 = NewJSON(o)
-	err2 = c.Validate()
-	if err := errors.Join(err1, err2); err != nil {
+	j, err := jsonOf(o, c.Validate())
+	if err != nil {
 		return nil, err
 	}
+	f := &Changes{json: j}
 	if c != nil {
 		f.opts = *c
 	}
 	f.kinds, _ = f.opts.kinds()
 	return f, nil
+}
+
+// jsonOf is the JSON in which records of another format are, unless that has faults of its own.
+func jsonOf(o *Options, faults error) (*JSON, error) {
+	j, err := NewJSON(o)
+	if err := errors.Join(err, faults); err != nil {
+		return nil, err
+	}
+	return j, nil
 }
 
 // Infer is that of JSON, of the fields of the records and of their keys, less the one that says what happened.

@@ -88,20 +88,17 @@ type Debezium struct {
 
 // NewDebezium returns the format. Both options may be nil. Errors: those of their Validate.
 func NewDebezium(o *Options, z *DebeziumOptions) (*Debezium, error) {
-	f := &Debezium{}
-	var err1, err2 error
-	f.json, err1 = NewJSON(o)
-	err2 = z.Validate()
-	if err := errors.Join(err1, err2); err != nil {
+	j, err := jsonOf(o, z.Validate())
+	if err != nil {
 		return nil, err
 	}
+	f := &Debezium{json: j}
 	if z != nil {
 		f.opts = *z
 	}
 	if f.opts.Placeholder == "" {
 		f.opts.Placeholder = defaultPlaceholder
 	}
-	var err error
 	f.placeholder, err = newPlaceholder(f.opts.Placeholder)
 	return f, err
 }
