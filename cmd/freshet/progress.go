@@ -168,6 +168,9 @@ Partitions that are not set begin at their start then.`,
 			if err != nil {
 				return err
 			}
+			if err := c.underCuts(cmd.Context(), args[0], st, app, set); err != nil {
+				return err
+			}
 			for _, l := range args[1:] {
 				c.say("set %s of app %s in %s", l, app, args[0])
 			}
@@ -191,6 +194,30 @@ Partitions that are not set begin at their start then.`,
 	f.StringVar(&reason, "reason", "", "why; noted in the table's history")
 	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
+}
+
+// underCuts refuses to set what the table itself has already while the newest cut says more, which would go on to hold.
+func (c *cli) underCuts(ctx context.Context, name string, st store.Store, app string, set freshet.Progress) error {
+	all, err := lake.ReadProgress(ctx, st)
+	if err == nil {
+		err = c.addCuts(ctx, st, all)
+	}
+	if err != nil {
+		return tableError(name, err)
+	}
+	for _, p := range all {
+		for _, has := range p.Lanes {
+			for l, seq := range set {
+				same := l.Name == has.Lane.Name && (l.Origin == has.Lane.Origin || has.Lane.Origin == "")
+				if p.App == app && same && has.Txn == seq && has.Seq > seq {
+					return usageError(fmt.Sprintf("%s is at %s itself, and cut %d says that it holds all up to %d: to set it "+
+						"changes nothing", name, l.Position(seq), has.Cut, has.Seq),
+						fmt.Sprintf("set less, and records come again from there, or more than %d", has.Seq))
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // parseLanes reads TOPIC[PARTITION]=OFFSET.
