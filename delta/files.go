@@ -215,9 +215,13 @@ func (n *newest) yield(c logPiece, yield func(Action, error) bool) error {
 		}
 		n.actions = append(n.actions, fileAction{file, a})
 	}
+	for i := len(n.actions) - 1; i >= 0; i-- { // in a loop of its own, look-ups wait for memory side by side
+		if a := &n.actions[i]; !n.seen.add(a.file) {
+			a.Action = Action{}
+		}
+	}
 	for i := len(n.actions) - 1; i >= 0; i-- {
-		a := &n.actions[i]
-		if n.seen.add(a.file) && a.kinds() != 0 && !yield(a.Action, nil) {
+		if a := &n.actions[i]; a.kinds() != 0 && !yield(a.Action, nil) {
 			return errStop
 		}
 	}

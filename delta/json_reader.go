@@ -185,18 +185,17 @@ func (r *jsonReader) skip() error {
 // literal consumes a number, true, false or null.
 func (r *jsonReader) literal() error {
 	start := r.pos
-	for r.pos < len(r.data) {
-		switch c := r.data[r.pos]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '+', c == '.':
-			r.pos++
-			continue
-		}
-		break
+	for r.pos < len(r.data) && inLiteral(r.data[r.pos]) {
+		r.pos++
 	}
 	if r.pos == start {
 		return r.fail("a value")
 	}
 	return nil
+}
+
+func inLiteral(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '+' || c == '.'
 }
 
 // bool consumes true, false or null, which is false.
@@ -226,6 +225,9 @@ func (r *jsonReader) boolOr(null bool) (bool, error) {
 
 // int consumes an integer or null, which is 0. Integers beyond int64 and fractions are errors.
 func (r *jsonReader) int() (int64, error) {
+	if v, ok := r.digits(); ok {
+		return v, nil
+	}
 	if r.null() {
 		return 0, nil
 	}
@@ -233,22 +235,21 @@ func (r *jsonReader) int() (int64, error) {
 	if err := r.literal(); err != nil {
 		return 0, err
 	}
-	return parseInt(r.data[start:r.pos])
+	return strconv.ParseInt(string(r.data[start:r.pos]), 10, 64)
 }
 
-// parseInt is strconv.ParseInt, at once where the text is digits that cannot be too many.
-func parseInt(text []byte) (v int64, err error) {
+// digits consumes an integer of digits alone that cannot be too many, if that is what comes next.
+func (r *jsonReader) digits() (v int64, ok bool) {
 	const surelyFits = 18
-	if len(text) == 0 || len(text) > surelyFits {
-		return strconv.ParseInt(string(text), 10, 64)
+	at := r.pos
+	for ; at < len(r.data) && '0' <= r.data[at] && r.data[at] <= '9'; at++ {
+		v = 10*v + int64(r.data[at]-'0')
 	}
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return strconv.ParseInt(string(text), 10, 64)
-		}
-		v = 10*v + int64(c-'0')
+	if at == r.pos || at-r.pos > surelyFits || at < len(r.data) && inLiteral(r.data[at]) {
+		return 0, false
 	}
-	return v, nil
+	r.pos = at
+	return v, true
 }
 
 // optional consumes an integer, or null, for which it returns nil.

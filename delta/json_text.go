@@ -26,11 +26,14 @@ func (r *jsonReader) text() ([]byte, error) {
 
 // escaped is how many bytes there are up to the quote that closes the string: what it says has no more.
 func (r *jsonReader) escaped() int {
-	i := nextMark(r.data, r.pos)
-	for i < len(r.data) && r.data[i] != '"' {
-		i = nextMark(r.data, i+2)
+	at := r.pos
+	for {
+		at = nextMark(r.data, pastQuotes(r.data, at))
+		if at >= len(r.data) || r.data[at] == '"' {
+			return min(at, len(r.data)) - r.pos
+		}
+		at += 2
 	}
-	return min(i, len(r.data)) - r.pos
 }
 
 // str consumes a string or null, which is "".
@@ -51,18 +54,19 @@ func (r *jsonReader) packed() (string, error) {
 	if err != nil || plain {
 		return r.texts.of(body), err
 	}
-	out, err := r.unescape(r.texts.room(r.restOfLine()))
+	out, err := r.unescape(r.texts.room(r.unescapeRoom()))
 	return r.texts.keep(out), err
 }
 
-// restOfLine is how long a string that begins here can be, as a rule: logs have an action a line. What
-// textBlocks would give memory of its own is not asked for.
-func (r *jsonReader) restOfLine() int {
-	rest := r.data[r.pos:min(len(r.data), r.pos+textBlockBytes/4)]
+// unescapeRoom is room for a string that begins here, as a rule: logs have an action a line. What textBlocks would give memory
+// of its own is not asked for.
+func (r *jsonReader) unescapeRoom() int {
+	const more = blockBytes + word // of unescapeQuotes
+	rest := r.data[r.pos:min(len(r.data), r.pos+textBlockBytes/4-more)]
 	if end := bytes.IndexByte(rest, '\n'); end >= 0 {
-		return end
+		return end + more
 	}
-	return len(rest)
+	return len(rest) + more
 }
 
 // skipText consumes a string.
@@ -156,28 +160,70 @@ func (r *jsonReader) unescape(out []byte) ([]byte, error) {
 	}
 }
 
-// unescapeQuotes takes what has no other escape than that of a quote, which is what JSON within JSON is full
-// of, word by word while out has room. It stops before anything else, the quote that closes the string
-// included. Each word is copied whole; what is behind its mark is overwritten by the next.
+// unescapeQuotes takes what has no other escape than that of a quote, which is what JSON within JSON is full of, a block at
+// once while out has room. It stops before anything else, or short of it.
 func (r *jsonReader) unescapeQuotes(out []byte) []byte {
 	src, at := r.data, r.pos
 	dst, n := out[:cap(out)], len(out)
-	for at+word < len(src) && n+word <= len(dst) {
-		w := binary.LittleEndian.Uint64(src[at:])
-		binary.LittleEndian.PutUint64(dst[n:], w)
-		plain := plainBytes(w)
-		at, n = at+plain, n+plain
-		if plain == word {
-			continue
+	for at+blockBytes+word <= len(src) && n+blockBytes+word <= len(dst) {
+		block := src[at : at+blockBytes+word]
+		end, escapes := quotesIn(block)
+		from := 0
+		for ; escapes != 0; escapes &= escapes - 1 {
+			to := bits.TrailingZeros64(escapes)
+			copyWords(dst[n:], block, from, to)
+			n, from = n+to-from, to+1
 		}
-		if src[at] != '\\' || src[at+1] != '"' {
+		copyWords(dst[n:], block, from, end)
+		n, at = n+end-from, at+end
+		if end < blockBytes-1 {
 			break
 		}
-		dst[n] = '"'
-		at, n = at+2, n+1
 	}
 	r.pos = at
 	return dst[:n]
+}
+
+// copyWords copies src[from:to], and up to a word more, which is there in both.
+func copyWords(dst, src []byte, from, to int) {
+	for i := from; i < to; i += word {
+		binary.LittleEndian.PutUint64(dst[i-from:], binary.LittleEndian.Uint64(src[i:]))
+	}
+}
+
+// pastQuotes passes over blocks of a string as unescapeQuotes takes them, from a position on.
+func pastQuotes(b []byte, from int) int {
+	for from+blockBytes <= len(b) {
+		end, _ := quotesIn(b[from:])
+		if from += end; end < blockBytes-1 {
+			break
+		}
+	}
+	return from
+}
+
+// blockBytes is how many bytes of a string are looked at together where many are to be told of.
+const blockBytes = 64
+
+// quotesIn tells how many bytes of a block come before anything of a string that is neither plain nor an escaped quote, and
+// which of them, a bit a byte, are the backslashes of such quotes. What the last byte begins is left to the next block.
+func quotesIn(block []byte) (end int, escapes uint64) {
+	var quotes, backs uint64
+	for i := 0; i < blockBytes; i += word {
+		w := binary.LittleEndian.Uint64(block[i:])
+		quotes |= bytesOf(w, '"') << (i & (blockBytes - 1))
+		backs |= bytesOf(w, '\\') << (i & (blockBytes - 1))
+	}
+	end = bits.TrailingZeros64(quotes&^(backs<<1) | backs&^(quotes>>1))
+	return end, backs & (1<<end - 1)
+}
+
+// bytesOf tells which bytes of a word are c, a bit a byte.
+func bytesOf(w, c uint64) uint64 {
+	const ones, low = 0x0101010101010101, 0x7f7f7f7f7f7f7f7f
+	x := w ^ c*ones
+	same := ^(x&low + low | x | low)            // the highest bit of each byte that is c
+	return same >> 7 * 0x0102040810204080 >> 56 // gathers these bits
 }
 
 // unescapeUnicode decodes what follows \u, a second half of a surrogate pair included.

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestJSONText_RandomStrings_AsEncodingJSON checks strings in which marks stand at all places of words, with room for
+// TestJSONText_RandomStrings_AsEncodingJSON checks strings in which marks stand at all places of words and blocks, with room for
 // all of them and without.
 func TestJSONText_RandomStrings_AsEncodingJSON(t *testing.T) {
 	const seed = 5
@@ -25,7 +25,7 @@ func TestJSONText_RandomStrings_AsEncodingJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(quoted), &want); err != nil {
 			t.Fatal(err)
 		}
-		for _, behind := range []string{"", "\n" + strings.Repeat(" ", 20)} {
+		for _, behind := range []string{"", "\n" + strings.Repeat(" ", 20), "\n" + strings.Repeat(`"`, 100)} {
 			r := &jsonReader{data: []byte(quoted + behind)}
 			got, err := r.packed()
 			if err != nil || got != want || r.pos != len(quoted) {
@@ -34,6 +34,10 @@ func TestJSONText_RandomStrings_AsEncodingJSON(t *testing.T) {
 			r = &jsonReader{data: []byte(quoted + behind)}
 			if again, err := r.text(); err != nil || string(again) != want {
 				t.Fatalf("%s: got %q, %v; want %q", quoted, again, err, want)
+			}
+			r = &jsonReader{data: []byte(quoted + behind)}
+			if err := r.skip(); err != nil || r.pos != len(quoted) {
+				t.Fatalf("%s: passed over up to %d, %v", quoted, r.pos, err)
 			}
 		}
 	}

@@ -49,7 +49,8 @@ type logReader struct {
 	adds  []Add       // room for those to come
 	stats []byte      // of an add, for the sieve
 	// ruledOut says that the sieve rejects the add that came last, whose statistics are left out then.
-	ruledOut bool
+	ruledOut         bool
+	inAction, inFile spelling
 }
 
 func newLogReader(data []byte, want kinds, sieve *statsSieve) *logReader {
@@ -82,7 +83,7 @@ func (r *logReader) action() (a Action, found bool, err error) {
 	if r.peek() != '{' {
 		return a, false, r.fail("an object")
 	}
-	err = r.object(func(key []byte) error {
+	err = r.spelled(&r.inAction, func(key []byte) error {
 		kind := kindOf[string(key)] & r.want
 		if kind == 0 {
 			return r.skipAction()
@@ -165,7 +166,7 @@ type removal struct {
 
 // parseFile takes an add, or, where of is there, a remove.
 func (a *Add) parseFile(r *logReader, of *removal) error {
-	err := r.object(func(key []byte) (err error) {
+	err := r.spelled(&r.inFile, func(key []byte) (err error) {
 		switch string(key) {
 		case "path":
 			a.Path, err = r.packed()
@@ -235,7 +236,7 @@ func (r *logReader) fileStats(ofAdd bool) (string, error) {
 	}
 	body, plain, err := r.plain()
 	if err == nil && !plain {
-		r.stats, err = r.unescape(slices.Grow(r.stats[:0], r.restOfLine()))
+		r.stats, err = r.unescape(slices.Grow(r.stats[:0], r.unescapeRoom()))
 		body = r.stats
 	}
 	if err != nil {
