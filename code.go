@@ -20,6 +20,7 @@ const (
 	CodeOriginChanged     Code = "FRE-2102" // the origin was deleted and made again
 	CodeForgotten         Code = "FRE-2103" // the origin's group knows a lane that the table does not
 	CodeTableChanged      Code = "FRE-2104" // the origin's table was changed, and its policy is to stop
+	CodeUndecodable       Code = "FRE-2105" // the origin fails to read its own log, each time at the same place
 	CodeTooManyRejects    Code = "FRE-2201" // quarantine takes more than the set share
 
 	CodeEmptyPayload   Code = "FRE-3001" // nothing to decode

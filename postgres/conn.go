@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -45,10 +46,39 @@ func dial(ctx context.Context, address string, replication bool) (*pgconn.PgConn
 		config.RuntimeParams["replication"] = "database"
 	}
 	conn, err := pgconn.ConnectConfig(ctx, config)
-	if err != nil {
+	var said *pgconn.PgError
+	switch {
+	case errors.As(err, &said) && said.Code == "42501" && replication:
+		return nil, &freshet.Error{Code: freshet.CodeSourceRefused, Class: freshet.ClassEnvironment, Place: place(config),
+			Msg: "the role " + config.User + " has no right to replicate", Err: err,
+			Fix: "ALTER ROLE " + quoteName(config.User) + " REPLICATION;"}
+	case err != nil:
 		return nil, refused(place(config), err)
 	}
+	if err := heeded(conn); err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return nil, err
+	}
 	return conn, nil
+}
+
+// heeded finds that the server does not have our settings: a pooler that shares connections has dropped them, and values would be in
+// other forms than we read.
+func heeded(conn *pgconn.PgConn) error {
+	for _, name := range []string{"client_encoding", "DateStyle", "IntervalStyle", "TimeZone"} {
+		// the server names the order of fields, too: "ISO, MDY"
+		if got, want := conn.ParameterStatus(name), settings()[name]; !strings.HasPrefix(got, want) {
+			return pooler(fmt.Sprintf("the setting %s is %q, and was asked to be %q", name, got, want))
+		}
+	}
+	return nil
+}
+
+// pooler says that what answers is not the server itself.
+func pooler(why string) error {
+	return &freshet.Error{Code: freshet.CodeSourceRefused, Class: freshet.ClassEnvironment,
+		Msg: "what answers is no PostgreSQL server, but something before it, as a pooler: " + why,
+		Fix: "connect to the server itself: a pooler, as PgBouncer, forwards neither settings nor replication"}
 }
 
 // place is the server and the database for people, without any secret.
@@ -60,6 +90,10 @@ func hostPort(config *pgconn.Config) string {
 
 // refused tells a server that does not let us in from one that does not answer.
 func refused(place string, err error) error {
+	var known *freshet.Error
+	if errors.As(err, &known) {
+		return err
+	}
 	e := &freshet.Error{Code: freshet.CodeSourceUnreachable, Class: freshet.ClassEnvironment, Place: place,
 		Msg: "the PostgreSQL server does not answer", Err: err}
 	var said *pgconn.PgError
@@ -71,8 +105,7 @@ func refused(place string, err error) error {
 		e.Code, e.Msg = freshet.CodeSourceRefused, "the PostgreSQL server refuses us"
 		e.Fix = "check user, password, database, pg_hba.conf and the rights of the role"
 	case said.Code == "08P01":
-		e.Msg = "what answers is no PostgreSQL server that takes our settings"
-		e.Fix = "connect to the server itself: a pooler, as PgBouncer, forwards neither settings nor replication"
+		return pooler(said.Message)
 	}
 	return e
 }

@@ -25,6 +25,10 @@ type server struct {
 // identify asks a server who it is. Source: "Streaming Replication Protocol", IDENTIFY_SYSTEM.
 func identify(ctx context.Context, conn *pgconn.PgConn) (*server, error) {
 	rows, err := simple(ctx, conn, "IDENTIFY_SYSTEM")
+	var said *pgconn.PgError
+	if errors.As(err, &said) && said.Code == "42601" { // a syntax error: it takes SQL alone
+		return nil, pooler("it takes no replication commands")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -180,4 +184,30 @@ func holder(ctx context.Context, conn *pgconn.PgConn, name string) string {
 		return "another connection"
 	}
 	return fmt.Sprintf("process %s of the server, for %s at %s", rows[0][0], strconv.Quote(string(rows[0][1])), rows[0][2])
+}
+
+// broken counts how often the server has ended the stream in the same way without getting further.
+type broken struct {
+	message string
+	at      pgoutput.LSN
+	times   int
+}
+
+// brokenTimes is how often, until it counts as being so for good.
+const brokenTimes = 5
+
+// again counts an end of the stream, and reports whether the server fails for good: by an error of its own, or of its files. Source:
+// "PostgreSQL Error Codes", classes XX and 58.
+func (b *broken) again(said *pgconn.PgError, at pgoutput.LSN) bool {
+	if b.message != said.Message || b.at != at {
+		*b = broken{message: said.Message, at: at}
+	}
+	b.times++
+	return b.times >= brokenTimes && len(said.Code) == 5 && (said.Code[:2] == "XX" || said.Code[:2] == "58")
+}
+
+func undecodable(name string, at pgoutput.LSN, said *pgconn.PgError) error {
+	return &freshet.Error{Code: freshet.CodeUndecodable, Class: freshet.ClassInput, Place: "slot " + name, Err: said,
+		Msg: fmt.Sprintf("the server fails to decode its log behind %s, %d times in the same way, and sends nothing of behind", at, brokenTimes),
+		Fix: "look into the server's own log; if it stays so, drop the slot and load the tables again"}
 }

@@ -56,6 +56,7 @@ type Source struct {
 	bytes    int64 // of the messages of these
 	ready    []*freshet.Batch
 	failures int // of connections, since something came
+	broken   broken
 
 	mu      sync.Mutex
 	durable map[string]int64    // what each table holds: the smallest is confirmed
@@ -390,6 +391,8 @@ func (s *Source) interrupted(ctx context.Context) error {
 		return err
 	case errors.As(err, &said) && strings.HasPrefix(said.Code, "42"): // the publication is gone, a right
 		return s.ailing(err)
+	case errors.As(err, &said) && s.broken.again(said, s.position):
+		return undecodable(s.o.Slot, s.position, said)
 	}
 	return s.outage(ctx, "read the log of "+s.server.database, err)
 }

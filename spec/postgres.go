@@ -199,6 +199,14 @@ func (p *Pipeline) CheckSource(ctx context.Context) ([]postgres.Finding, error) 
 	return postgres.Check(ctx, p.Source.Postgres.URL.Reveal(), p.postgresOptions())
 }
 
+// Slot asks the server what it keeps for the pipeline; nil where it reads no PostgreSQL. Errors: those of postgres.ReadSlot.
+func (p *Pipeline) Slot(ctx context.Context, over time.Duration) (*postgres.SlotState, error) {
+	if p.Source.Postgres == nil {
+		return nil, nil
+	}
+	return postgres.ReadSlot(ctx, p.Source.Postgres.URL.Reveal(), p.postgresOptions(), over)
+}
+
 // Remains are what the pipeline has on its PostgreSQL server: they stay there when it is given up, until they are dropped. Errors: those
 // of postgres.FindRemains; CodeUnavailable for another source.
 func (p *Pipeline) Remains(ctx context.Context) (*postgres.Remains, error) {

@@ -155,7 +155,8 @@ func (c *cli) pipelineDescribe() *cobra.Command {
 		Use: "describe PIPELINE", Aliases: []string{"show"},
 		Short: "What a pipeline is, and what holds it back",
 		Long: `Print what a pipeline reads and writes, the name under which it keeps progress, who holds it back, since when and why,
-and what is parked of its tables.`,
+and what is parked of its tables; of a PostgreSQL source also how much log the server keeps for its slot, how fast that grows,
+measured for a second, and how long it will go on.`,
 		Example: `  freshet pipeline describe silver.accounts
   freshet pipeline describe pipelines/accounts.yaml -o json`,
 		Args: args(1, 1, "one PIPELINE"),
@@ -172,8 +173,9 @@ and what is parked of its tables.`,
 			if err != nil {
 				return err
 			}
-			return c.describe(output, append(pipelineRecord(p, said), field{name: "parked", value: orEmpty(parked),
-				text: orDash(strings.Join(parked, "\n"))}))
+			r := append(pipelineRecord(p, said), field{name: "parked", value: orEmpty(parked),
+				text: orDash(strings.Join(parked, "\n"))})
+			return c.describe(output, append(r, slotFields(cmd.Context(), p)...))
 		},
 	}
 	c.outputFlag(cmd, &output)

@@ -116,6 +116,9 @@ func progressLine(t metrics.Totals, rate float64) string {
 	if t.Backlog >= 0 {
 		parts = append(parts, "backlog "+short(float64(t.Backlog)))
 	}
+	if t.Held != nil {
+		parts = append(parts, t.Held.Place+" "+heldText(*t.Held))
+	}
 	if t.Rejects > 0 {
 		parts = append(parts, number(t.Rejects)+" in quarantine")
 	}

@@ -76,6 +76,7 @@ type Totals struct {
 	LastVersion         int64
 	LastTable           string
 	Loading             Loading
+	Held                *freshet.Held // what the origin keeps for us; nil: it does not say
 }
 
 // New returns metrics of a process of this version.
@@ -239,7 +240,7 @@ func (m *Metrics) Totals() []Totals {
 		t := p.totals
 		t.Namespace, t.Pipeline, t.State, t.Newest = p.namespace, p.name, p.state, p.newest
 		t.Trouble, t.Paused = p.outstanding(now), p.paused
-		t.Backlog, t.Loading = p.behind(), p.loading.sum(now)
+		t.Backlog, t.Loading, t.Held = p.behind(), p.loading.sum(now), p.held
 		p.mu.Unlock()
 		all = append(all, t)
 	}
