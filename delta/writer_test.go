@@ -374,7 +374,8 @@ func TestWriter_StatsColumns_AsThePropertiesSay(t *testing.T) {
 }
 
 func TestWriter_EmptyTextInANotNullPartitionColumn_IsRefused(t *testing.T) {
-	schema := &delta.Schema{Fields: []delta.Field{{Name: "p", Type: delta.String}, {Name: "n", Type: delta.Integer, Nullable: true}}}
+	schema := fields("p", delta.String, "n", delta.Integer)
+	schema.Fields[0].Nullable = false
 	w, err := delta.NewWriter(store.NewMem(), describe(schema, []string{"p"}, nil), oldest, nil)
 	if err != nil {
 		t.Fatal(err)
