@@ -3,7 +3,10 @@ package freshet
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // group is what one Seal gave, with what the write goroutine knows of it.
@@ -34,22 +37,28 @@ type result struct {
 	cut   bool  // at the end of a group: its cut is recorded
 }
 
-// commitAll is the commit goroutine: it runs the sealed commits in order and acknowledges them, until there
-// are no more. After a stale commit it drops all later ones of that table that were sealed on top of it;
-// after a failure, all.
+// maxCommits is how many commits of a group run at once: each is of another table.
+const maxCommits = 8
+
+// commitAll is the commit goroutine: it runs the sealed commits, group after group, and acknowledges them, until there
+// are no more. The first of a group runs before the others, since it may tell of them, and those run side by side, so that
+// a slow table holds back no other. After a stale commit it drops all later ones of that table that were sealed on top of
+// it; after a failure, all.
 func (r *run) commitAll(ctx context.Context) {
 	defer close(r.results)
 	c := &committer{run: r, stale: map[string]int{}, cuts: newCutter(r.target)}
 	for g := range r.sealed {
 		c.cuts.begin(g)
 		var idle []IdleCommit
+		var rest []Commit
 		for _, one := range g.commits {
 			if !c.failed && !c.lost(g, one) && c.cuts.idle(one) {
 				idle = append(idle, one.(IdleCommit))
 				continue
 			}
-			c.commit(ctx, g, one)
+			rest = append(rest, one)
 		}
+		c.commitEach(ctx, g, rest)
 		end := c.end(ctx, g, idle)
 		if g.passed != nil {
 			close(g.passed)
@@ -58,9 +67,10 @@ func (r *run) commitAll(ctx context.Context) {
 	}
 }
 
-// committer is the commit goroutine's own state.
+// committer is the commit goroutine's own state. While commits run side by side mu guards it.
 type committer struct {
 	*run
+	mu     sync.Mutex
 	cuts   *cutter
 	stale  map[string]int // by table: the generation that is lost
 	failed bool
@@ -72,24 +82,60 @@ func (c *committer) lost(g group, one Commit) bool {
 	return is && g.gens[one.Table()] <= gen
 }
 
+// commitEach runs the first of the commits, and then the others side by side.
+func (c *committer) commitEach(ctx context.Context, g group, all []Commit) {
+	if len(all) == 0 {
+		return
+	}
+	c.commit(ctx, g, all[0])
+	var others errgroup.Group
+	others.SetLimit(maxCommits)
+	for _, one := range all[1:] {
+		others.Go(func() error {
+			c.commit(ctx, g, one)
+			return nil
+		})
+	}
+	_ = others.Wait() // each has told its own outcome
+}
+
 // commit runs a commit of the group, unless one before it came to nothing.
 func (c *committer) commit(ctx context.Context, g group, one Commit) {
 	table := one.Table()
-	if c.failed || c.lost(g, one) {
+	c.mu.Lock()
+	drop := c.failed || c.lost(g, one)
+	c.mu.Unlock()
+	if drop {
 		one.Abort()
 		return
 	}
-	done, err := c.run.commit(ctx, one, g.spans[table])
+	start := time.Now()
+	done, err := one.Run(ctx)
+	c.mu.Lock()
 	switch {
 	case errors.Is(err, ErrStale):
 		one.Abort()
 		c.stale[table] = g.gens[table]
 	case err != nil:
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		c.failed = true
 	default:
-		c.cuts.landed(done, g.spans[table])
+		c.landed(ctx, done, start, g.spans[table])
 	}
+	c.mu.Unlock()
 	c.results <- result{table: table, gen: g.gens[table], err: err}
+}
+
+// landed tells of a commit that began at start, and acknowledges it.
+func (c *committer) landed(ctx context.Context, done Committed, start time.Time, s span) {
+	c.stage("commit", start)
+	if c.obs.Committed != nil {
+		c.obs.Committed(done, time.Since(start), time.Since(s.oldest), s.newest)
+	}
+	c.ack(ctx, done.Table, done.Progress)
+	c.cuts.landed(done, s)
 }
 
 // end has a cut recorded behind the group. What is idle of it has landed with that; without a cut it runs.
@@ -109,23 +155,6 @@ func (c *committer) end(ctx context.Context, g group, idle []IdleCommit) (end re
 		c.results <- result{table: one.Table(), gen: g.gens[one.Table()]}
 	}
 	return end
-}
-
-func (r *run) commit(ctx context.Context, c Commit, s span) (Committed, error) {
-	start := time.Now()
-	done, err := c.Run(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return done, context.Cause(ctx)
-		}
-		return done, err
-	}
-	r.stage("commit", start)
-	if r.obs.Committed != nil {
-		r.obs.Committed(done, time.Since(start), time.Since(s.oldest), s.newest)
-	}
-	r.ack(ctx, done.Table, done.Progress)
-	return done, nil
 }
 
 // ack tells the origin what it may forget.

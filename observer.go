@@ -25,6 +25,8 @@ type Observer struct {
 	State func(state string)
 	// Paused: people hold the pipeline back, or some of its tables: who, since when and why; "": nobody does.
 	Paused func(why string)
+	// Slow: a table takes so long that its changes are parked for now, and why; "": it does not any more.
+	Slow func(table, why string)
 	// Lag: what the origin has and we have not read yet; -1: the lane is no longer ours.
 	Lag func(lane Lane, records int64)
 	// Loading: rows that were in a table of the origin before are read.

@@ -15,8 +15,8 @@ import (
 // Pipeline moves what a source reads through the steps into a target, and commits it with its progress.
 //
 //	read goroutine        queue            write goroutine            commit goroutine
-//	Source.Next  ──▶ bounded in batches ─▶ position check, Steps, ─▶ Commit.Run, in order,
-//	Source.Rewind    and in bytes          Target.Write, Seal        then Source.Ack
+//	Source.Next  ──▶ bounded in batches ─▶ position check, Steps, ─▶ Commit.Run, tables side by
+//	Source.Rewind    and in bytes          Target.Write, Seal        side, then Source.Ack
 //
 // The three overlap. A queue that is full holds the one before it back, down to the source.
 type Pipeline struct {

@@ -14,7 +14,8 @@ import (
 var ErrStale = errors.New("the table has moved on")
 
 // Target takes batches and commits them with their progress. One goroutine calls Write, Seal and Discard; the sealed
-// commits run in another one, in the order they were sealed; the asking methods are safe for concurrent use.
+// commits run in others: those of one table in the order they were sealed, those of different tables of one Seal side by
+// side; the asking methods are safe for concurrent use.
 type Target interface {
 	// Open connects and checks what can be checked before the first table is named.
 	Open(ctx context.Context) error
@@ -44,7 +45,8 @@ type Target interface {
 	// Pending is what was written and not yet sealed: rows (with rejects), and bytes as they will be stored, roughly.
 	Pending() (rows, bytes int64)
 
-	// Seal closes what was written into one commit a table, ready to run, in no order. Writing may go on at once.
+	// Seal closes what was written into one commit a table, ready to run. The first has ended when the others, of which
+	// there is no order, begin. Writing may go on at once.
 	// With an error come the commits of the tables that could be sealed; the others are dropped, and read again if the
 	// error is one that Write names.
 	Seal(ctx context.Context) ([]Commit, error)

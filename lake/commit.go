@@ -47,10 +47,13 @@ type commit struct {
 func (c *commit) Table() string { return c.t.name }
 
 // Run commits rejects into quarantine, then rows and progress.
-func (c *commit) Run(ctx context.Context) (freshet.Committed, error) {
-	done, err := c.run(ctx)
+func (c *commit) Run(ctx context.Context) (done freshet.Committed, err error) {
+	err = c.t.within(ctx, c.rows, "commit", func(ctx context.Context) (err error) {
+		done, err = c.run(ctx)
+		return err
+	})
 	if r := c.t.a.cutsHere(); r != nil && err == nil {
-		r.late = earlier(r.late, c.late)
+		r.cameLate(c.late)
 	}
 	return done, c.t.failed(ctx, err)
 }
@@ -99,6 +102,7 @@ func (c *commit) run(ctx context.Context) (freshet.Committed, error) {
 // landed takes note of the table's new version, and has the log looked after.
 func (t *table) landed(snap *delta.Snapshot) {
 	t.saw(snap)
+	t.fails.Store(0)
 	t.a.tend.checkpoint(snap.Table(), snap)
 	t.a.care.landed(t)
 }
@@ -122,6 +126,9 @@ func (t *table) saw(snap *delta.Snapshot) {
 	defer t.mu.Unlock()
 	if t.snap == nil || snap.Version() > t.snap.Version() {
 		t.snap = snap
+	}
+	if t.park != nil {
+		t.park.slow.saw(t.name, t.snap)
 	}
 }
 

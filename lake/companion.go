@@ -28,18 +28,25 @@ type companion struct {
 // look returns the newest snapshot, nil when there is no table.
 func (c *companion) look(ctx context.Context) (*delta.Snapshot, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	d := c.delta
+	c.mu.Unlock()
+	if d != nil {
+		return d.Snapshot(ctx)
+	}
+	d, err := delta.Open(ctx, c.st, &delta.OpenOptions{EngineInfo: c.engine})
+	if errors.Is(err, delta.ErrNoTable) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
 	if c.delta == nil {
-		d, err := delta.Open(ctx, c.st, &delta.OpenOptions{EngineInfo: c.engine})
-		if errors.Is(err, delta.ErrNoTable) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
 		c.delta = d
 	}
-	return c.delta.Snapshot(ctx)
+	d = c.delta
+	c.mu.Unlock()
+	return d.Snapshot(ctx)
 }
 
 // need is look, but makes the table, as opts says, under the companion's name.
@@ -53,6 +60,17 @@ func (c *companion) need(ctx context.Context, opts delta.CreateOptions) (*delta.
 		return nil, err
 	}
 	return c.look(ctx)
+}
+
+// isOf is an error when the table has not all columns of what it is to hold.
+func (c *companion) isOf(snap *delta.Snapshot, columns *arrow.Schema, what, fix string) error {
+	for _, f := range columns.Fields() {
+		if have, _ := snap.Schema().Lookup(f.Name); have == nil {
+			return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: c.name,
+				Msg: fmt.Sprintf("it is no table of %s: it has no column %q", what, f.Name), Fix: fix}
+		}
+	}
+	return nil
 }
 
 // besideTxn tells, in a table, that it has had the table of this name beside it: one that is gone must not be made anew in

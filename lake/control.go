@@ -32,6 +32,8 @@ type Control struct {
 type TableControl struct {
 	Paused *Pause      `json:"paused,omitempty"`
 	Resync *ResyncPlan `json:"resync,omitempty"`
+	// Slow tells that a process parks the table's changes for now, since it is slow. Nobody obeys it.
+	Slow *Pause `json:"slow,omitempty"`
 }
 
 // Pause says who paused, when and why.

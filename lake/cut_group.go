@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 
 	freshet "github.com/freshet-io/freshet"
 )
@@ -20,7 +21,7 @@ type groupEnd struct {
 	Seq      int64  `json:"seq"`
 }
 
-// tellGroup has the first of the commits tell where the others end.
+// tellGroup has one of the commits tell where the others end, and puts it before them.
 func tellGroup(commits []freshet.Commit) {
 	var own []*commit // those of tables that are held back are in no cut, and idle ones bring nothing
 	for _, c := range commits {
@@ -44,6 +45,8 @@ func tellGroup(commits []freshet.Commit) {
 	if text, err := json.Marshal(ends); err == nil { // texts and numbers
 		own[0].group = string(text)
 	}
+	i := slices.IndexFunc(commits, func(c freshet.Commit) bool { return c == own[0] })
+	commits[0], commits[i] = commits[i], commits[0]
 }
 
 // lateParam is the parameter of a commit that tells the first day that was over when rows of it came, and whose end moves
@@ -111,7 +114,7 @@ func (r *recorder) recall(ctx context.Context, s shownTable) error {
 			continue
 		}
 		if day, err := freshet.ParseDay(e.Info.OperationParameters[lateParam]); err == nil {
-			r.late = earlier(r.late, day)
+			r.cameLate(day)
 		}
 		var ends []groupEnd
 		text, ours := e.Info.OperationParameters[groupParam]

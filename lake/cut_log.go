@@ -80,16 +80,8 @@ func (l *cutLog) need(ctx context.Context) (*delta.Snapshot, error) {
 	return snap, l.check(snap)
 }
 
-// check is an error when the table has not the columns of cuts.
 func (l *cutLog) check(snap *delta.Snapshot) error {
-	for _, f := range cutSchema.Fields() {
-		if have, _ := snap.Schema().Lookup(f.Name); have == nil {
-			return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: l.name,
-				Msg: fmt.Sprintf("it is no table of cuts: it has no column %q", f.Name),
-				Fix: "name another table in `cuts`"}
-		}
-	}
-	return nil
+	return l.isOf(snap, cutSchema, "cuts", "name another table in `cuts`")
 }
 
 // newest is the newest cut, nil when there is none.

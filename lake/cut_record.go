@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 )
 
-// recorder records the cuts of a target. Only the goroutine that commits uses it.
+// recorder records the cuts of a target. Only the goroutine that runs the commits uses it, but for what mu guards.
 type recorder struct {
 	a      *Target
 	opts   CutOptions
@@ -26,7 +27,9 @@ type recorder struct {
 
 	recalled map[string]bool        // names of tables whose commits were looked through
 	owed     map[freshet.Lane]int64 // what they tell that is to come before the tables are level
-	late     freshet.Day            // the first day that was over when rows of it came, which no cut shows yet; 0: none
+
+	mu   sync.Mutex
+	late freshet.Day // the first day that was over when rows of it came, which no cut shows yet; 0: none; commits set it, under mu
 
 	wards []*ward // the cuts table in care; nil: not yet
 }
@@ -110,19 +113,33 @@ func (r *recorder) record(ctx context.Context, m freshet.Moment) (bool, error) {
 // reopen has the ends of days move to the cut, from the first one on of which rows came late: it is recorded as their end. One
 // that opens another day goes behind it.
 func (r *recorder) reopen(ctx context.Context, c *Cut) error {
-	if r.late == 0 || r.late >= openedDay(r.snap, r.a.app) {
+	r.mu.Lock()
+	late := r.late
+	r.mu.Unlock()
+	if late == 0 || late >= openedDay(r.snap, r.a.app) {
 		return nil
 	}
 	end := *c
-	end.Opens, end.First = r.late+1, false
+	end.Opens, end.First = late+1, false
 	if err := r.append(ctx, &end); err != nil {
 		return err
 	}
-	r.late = 0
+	r.mu.Lock()
+	if r.late == late {
+		r.late = 0
+	}
+	r.mu.Unlock()
 	if c.Number++; c.Opens == 0 {
 		r.head, c.Number = c, end.Number
 	}
 	return nil
+}
+
+// cameLate notes that a commit has brought rows of a day that was over; 0: none.
+func (r *recorder) cameLate(day freshet.Day) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.late = earlier(r.late, day)
 }
 
 // settle has the tables go on from what the cut says that they hold.
@@ -152,6 +169,11 @@ func (r *recorder) take(ctx context.Context, m freshet.Moment) (*Cut, error) {
 		return nil, err
 	}
 	idle := idlers(m.Idle)
+	for _, name := range r.out {
+		if idle[name] != nil {
+			return nil, nil // it would not say of the table that it holds as much
+		}
+	}
 	c, level, err := r.join(ctx, tables, idle, false)
 	if err != nil {
 		return nil, err
@@ -205,11 +227,12 @@ func (r *recorder) tables(ctx context.Context) ([]*table, error) {
 		if err != nil {
 			return nil, err
 		}
+		_, slow := t.park.isSlow()
 		snap, err := t.known(ctx, behind != parkUnused)
 		switch {
 		case err != nil:
 			return nil, err
-		case behind == parkBehind:
+		case behind == parkBehind, slow && !(r.recalled[t.name] && r.marked[t.name]): // its store would be asked
 			r.out = append(r.out, t.name)
 		case snap != nil:
 			all = append(all, t)

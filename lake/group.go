@@ -360,6 +360,7 @@ func (g *Group) Pending() (rows, bytes int64) {
 // Seal seals all. A table is sealed only if all parts are that have something of it.
 func (g *Group) Seal(ctx context.Context) ([]freshet.Commit, error) {
 	var faults []error
+	var order []string // of the tables themselves, since the first may tell of the others
 	sealed := make([]map[string]freshet.Commit, len(g.parts))
 	for i, p := range g.parts {
 		commits, err := p.Target.Seal(ctx)
@@ -367,10 +368,19 @@ func (g *Group) Seal(ctx context.Context) ([]freshet.Commit, error) {
 		sealed[i] = map[string]freshet.Commit{}
 		for _, c := range commits {
 			sealed[i][c.Table()] = c
+			if i == 0 {
+				order = append(order, c.Table())
+			}
+		}
+	}
+	for table := range g.pending {
+		if sealed[0][table] == nil {
+			order = append(order, table)
 		}
 	}
 	var out []freshet.Commit
-	for table, parts := range g.pending {
+	for _, table := range order {
+		parts := g.pending[table]
 		c := &groupCommit{table: table}
 		whole := true
 		for i, has := range parts {

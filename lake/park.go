@@ -31,6 +31,14 @@ type ParkOptions struct {
 	// TailBytes is how much may be parked of a table that goes on for its lanes to wait until it is taken up. More is taken up
 	// beside the stream, and what comes meanwhile is parked behind it. Default 8 MiB; negative: the lanes wait for all.
 	TailBytes int64
+	// Patience is how long the other tables wait for what is done with one; for a commit a second more for each 10,000 of its
+	// rows. Then the table is slow: its changes are parked, and taken up beside the stream until it commits a part of them in
+	// half of that. Default 0: as long as it takes. A table that has no others beside it is waited for as long as it takes.
+	Patience time.Duration
+	// Slow are the tables that are slow, shared with targets before and after this one. nil: its own.
+	Slow *SlowTables
+	// OnSlow is told why a table is slow when it has become so, and "" when it is not any more. May be nil.
+	OnSlow func(table, why string)
 	// OnError is told of a table that fails for a reason of its own, and holds it back from then on; an error of it ends the
 	// run, as the table's would. nil: the table's error ends the run.
 	OnError func(ctx context.Context, table string, err error) error
@@ -54,11 +62,15 @@ func (o *ParkOptions) tail() int64 {
 //	draining  batches ──▶ parking table ──▶ table      until little is left: then its lanes are asked for anew, and
 //	live      the rest ──▶ table, then batches ──▶ table
 //
+// A table that is slow is drained from the first.
+//
 // Lanes go on from the progress of the parking table while it is used, else from the table's.
 type park struct {
-	t   *table
-	log *parkLog
-	o   *ParkOptions
+	t    *table
+	log  *parkLog
+	o    *ParkOptions
+	slow *SlowTables
+	more chan struct{} // holds an element when something was parked since the drainer looked
 
 	mu     sync.Mutex
 	held   bool     // people hold the table back, or it failed
@@ -103,7 +115,7 @@ func (t *table) openPark() error {
 	if err != nil {
 		return err
 	}
-	t.park = &park{t: t, o: o, held: o.Held[t.name], log: &parkLog{app: t.a.app,
+	t.park = &park{t: t, o: o, slow: o.Slow, more: make(chan struct{}, 1), held: o.Held[t.name], log: &parkLog{app: t.a.app,
 		companion: companion{name: name, st: st, engine: t.a.opts.EngineInfo}}}
 	return nil
 }
@@ -113,11 +125,14 @@ func (p *park) takes() (bool, error) {
 	if p == nil {
 		return false, nil
 	}
+	_, slow := p.isSlow()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.fault != nil:
 		return false, p.fault
+	case slow && !p.active:
+		return false, fmt.Errorf("%w: it is slow", freshet.ErrStale)
 	case p.held && !p.active:
 		return false, fmt.Errorf("%w: it is held back", freshet.ErrStale)
 	case p.active && p.join:
@@ -133,21 +148,26 @@ func (p *park) hold() {
 	p.held = true
 }
 
-// holds reports whether the table is held back.
+// holds reports whether the table is held back, by people or for being slow.
 func (p *park) holds() bool {
 	if p == nil {
 		return false
+	}
+	if _, slow := p.isSlow(); slow {
+		return true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held
 }
 
-// failed is an error of the table itself, after which it is held back if that is wanted: then it is ErrStale.
+// failed is an error of the table itself, after which it is held back if that is wanted: then it is ErrStale. That its store
+// refuses us is one; that it does not answer is not.
 func (t *table) failed(ctx context.Context, err error) error {
 	var e *freshet.Error
 	if t.park == nil || t.park.o.OnError == nil || err == nil || errors.Is(err, freshet.ErrStale) || ctx.Err() != nil ||
-		store.Retryable(err) || errors.As(err, &e) && e.Class == freshet.ClassEnvironment {
+		store.Retryable(err) ||
+		errors.As(err, &e) && e.Class == freshet.ClassEnvironment && e.Code != freshet.CodeStoreRefused {
 		return err
 	}
 	if told := t.park.o.OnError(ctx, t.name, err); told != nil {
@@ -307,6 +327,10 @@ func (c *parkCommit) Run(ctx context.Context) (freshet.Committed, error) {
 		return freshet.Committed{}, explain(c.p.log.name, err)
 	}
 	c.p.t.a.tend.checkpoint(done.Snapshot.Table(), done.Snapshot)
+	select {
+	case c.p.more <- struct{}{}:
+	default:
+	}
 	out := freshet.Committed{Table: c.p.t.name, Parked: true, Version: done.Version, Progress: ends(c.lanes), Rows: c.rows,
 		Files: len(c.adds), Retries: done.Retries}
 	for _, add := range c.adds {
@@ -370,11 +394,12 @@ func (p *park) behind(ctx context.Context) (int, error) {
 	if p == nil {
 		return parkUnused, nil
 	}
+	_, slow := p.isSlow()
 	p.mu.Lock()
-	held, there := p.held, p.there
+	held, there, active := p.held, p.there, p.active
 	p.mu.Unlock()
 	switch {
-	case held:
+	case held, slow && !active:
 		return parkBehind, nil
 	case !there:
 		return parkUnused, nil

@@ -7,9 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/store"
 )
 
 // resume is where the lanes go on that the table has at main: there, or where their changes were parked last. What is parked
@@ -27,11 +29,12 @@ func (p *park) resume(ctx context.Context, main freshet.Progress) (freshet.Progr
 	held := p.held
 	p.there = p.there || snap != nil
 	p.mu.Unlock()
-	if snap == nil && !held {
+	_, slow := p.isSlow()
+	if snap == nil && !held && !slow {
 		return main, nil
 	}
-	if held {
-		return p.begin(ctx, main, false)
+	if held || slow {
+		return p.begin(ctx, main, !held)
 	}
 	left, err := p.left(ctx, snap, main)
 	if err != nil {
@@ -40,9 +43,14 @@ func (p *park) resume(ctx context.Context, main freshet.Progress) (freshet.Progr
 	if left.bytes > p.o.tail() {
 		return p.begin(ctx, main, true)
 	}
-	at, err := p.finish(ctx, main)
-	if errors.Is(p.t.failed(ctx, err), freshet.ErrStale) {
-		return p.begin(ctx, main, false)
+	var at freshet.Progress
+	err = p.t.within(ctx, left.rows, "take up what was parked", func(ctx context.Context) (err error) {
+		at, err = p.finish(ctx, main)
+		return err
+	})
+	if err = p.t.failed(ctx, err); errors.Is(err, freshet.ErrStale) {
+		_, slow := p.isSlow()
+		return p.begin(ctx, main, slow)
 	}
 	return at, err
 }
@@ -107,13 +115,11 @@ func (p *park) begin(ctx context.Context, main freshet.Progress, drain bool) (fr
 		p.mu.Lock()
 		p.active, p.there, p.join, p.lag, p.over = true, true, false, lagOf(all), over
 		p.mu.Unlock()
-		if err := p.t.closeIndex(ctx); err != nil {
-			return nil, err
-		}
 		if drain {
-			p.startDrain(slices.Collect(maps.Keys(main)))
+			p.startDrain(lanesOf(main))
+			return at, nil
 		}
-		return at, nil
+		return at, p.t.closeIndex(ctx)
 	}
 	return nil, p.t.tooManyRaces()
 }
@@ -145,7 +151,7 @@ func (p *park) finish(ctx context.Context, main freshet.Progress) (freshet.Progr
 		}
 		p.t.index = nil
 	}
-	d := p.newDrainer(slices.Collect(maps.Keys(main)))
+	d := p.newDrainer(lanesOf(main))
 	defer d.close(ctx)
 	for {
 		left, err := d.step(ctx)
@@ -214,17 +220,25 @@ type drainer struct {
 	lanes  []freshet.Lane
 	target *Target
 
+	commits int           // that it made
+	limit   time.Duration // for how long one is tried; 0: as long as it takes
+
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
 
-// drainStep is how much is taken up in one commit, in bytes.
-const drainStep = 32 << 20
+const (
+	// drainStep is how much is taken up in one commit, in bytes.
+	drainStep = 32 << 20
+	// drainPatience is how much longer a drainer, for which nobody waits, tries than those try for which others do: at first,
+	// and at most.
+	drainPatience, drainLongest = 10, 60
+)
 
 func (p *park) newDrainer(lanes []freshet.Lane) *drainer {
 	opts := p.t.a.opts
 	opts.Park, opts.Cuts, opts.Upkeep = nil, nil, nil
-	d := &drainer{p: p, lanes: lanes, target: NewTarget(p.t.a.open, p.t.a.app, &opts)}
+	d := &drainer{p: p, lanes: lanes, limit: drainPatience * p.o.Patience, target: NewTarget(p.t.a.open, p.t.a.app, &opts)}
 	if d.target.lead = p.t.a; p.t.a.lead != nil {
 		d.target.lead = p.t.a.lead
 	}
@@ -242,6 +256,10 @@ func (p *park) startDrain(lanes []freshet.Lane) {
 	go func() {
 		defer close(d.ended)
 		defer d.close(ctx)
+		if err := p.t.closeIndex(ctx); err != nil {
+			d.end(ctx, err)
+			return
+		}
 		d.run(ctx)
 	}()
 }
@@ -261,28 +279,59 @@ func (p *park) stopDrain() {
 	}
 }
 
-// run takes up until nothing is left.
+// run takes up until nothing is left. Of a slow table it goes on, with what comes, until a commit of some of it is quick
+// again: then the table is slow no more.
 func (d *drainer) run(ctx context.Context) {
+	_, slow := d.p.isSlow()
 	for {
+		began, before := time.Now(), d.commits
 		left, err := d.step(ctx)
-		if ctx.Err() != nil {
+		if err != nil {
+			d.end(ctx, err)
 			return
 		}
-		err = d.p.t.failed(ctx, err)
-		d.p.mu.Lock()
-		d.p.join, d.p.lag = err != nil || left.bytes <= d.p.o.tail()/2, left
-		if err != nil && !errors.Is(err, freshet.ErrStale) {
-			d.p.fault = err
+		if slow && d.commits > before && time.Since(began) < d.p.o.Patience/2 {
+			slow = false
+			d.p.recovered()
 		}
+		d.p.mu.Lock()
+		d.p.join, d.p.lag = !slow && left.bytes <= d.p.o.tail()/2, left
 		d.p.mu.Unlock()
-		if err != nil || left.rows == 0 {
+		if left.rows > 0 {
+			continue
+		}
+		if !slow {
+			return
+		}
+		select {
+		case <-d.p.more:
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
+// end notes that it ended with an error: the table is held back then, or the run ends.
+func (d *drainer) end(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	err = d.p.t.failed(ctx, err)
+	d.p.mu.Lock()
+	defer d.p.mu.Unlock()
+	if d.p.join = true; !errors.Is(err, freshet.ErrStale) {
+		d.p.fault = err
+	}
+}
+
+// close ends the drainer. Checkpoints of a store that does not answer are waited for no longer than the others wait.
 func (d *drainer) close(ctx context.Context) {
-	if err := d.target.Close(context.WithoutCancel(ctx)); err != nil {
+	if d.p.o.Patience > 0 && ctx.Err() == nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.p.o.Patience)
+		defer cancel()
+		ctx = closing
+	}
+	if err := d.target.Close(ctx); err != nil {
 		d.p.t.a.opts.Retry("close "+d.p.t.name, err)
 		d.p.t.a.opts.Recovered("close " + d.p.t.name)
 	}
@@ -294,16 +343,30 @@ func (d *drainer) step(ctx context.Context) (left parkLag, err error) {
 	name := d.p.t.name
 	err = d.p.t.patient(ctx, "take up what was parked of "+name, func() error {
 		for range maxRaces {
-			left, err = d.try(ctx)
+			if left, err = d.attempt(ctx); err != nil {
+				d.target.Discard(name)
+			}
 			if !errors.Is(err, freshet.ErrStale) {
 				return err
 			}
-			d.target.Discard(name)
 		}
 		return d.p.t.tooManyRaces()
 	})
-	if err != nil {
-		d.target.Discard(name)
+	return left, err
+}
+
+// attempt is try, which is given up after a while: a call of the store that nobody answers any more must not keep a table
+// from following when others are answered. Each time it is given longer.
+func (d *drainer) attempt(ctx context.Context) (left parkLag, err error) {
+	if d.limit == 0 {
+		return d.try(ctx)
+	}
+	bounded, cancel := context.WithTimeout(ctx, d.limit)
+	defer cancel()
+	left, err = d.try(bounded)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: there is no end to it after %s: %w", store.ErrUnavailable, d.limit, err)
+		d.limit = min(2*d.limit, drainLongest*d.p.o.Patience)
 	}
 	return left, err
 }
@@ -311,6 +374,9 @@ func (d *drainer) step(ctx context.Context) (left parkLag, err error) {
 func (d *drainer) try(ctx context.Context) (left parkLag, err error) {
 	at, err := d.target.Resume(ctx, d.p.t.name, d.lanes)
 	if err != nil {
+		return left, err
+	}
+	if err := d.tell(ctx); err != nil {
 		return left, err
 	}
 	snap, err := d.p.log.look(ctx)
@@ -337,11 +403,29 @@ func (d *drainer) try(ctx context.Context) (left parkLag, err error) {
 	if err := d.take(ctx, snap, all[:n], at); err != nil {
 		return left, err
 	}
+	d.commits++
+	if err := d.tell(ctx); err != nil {
+		return left, err
+	}
 	left = lagOf(all[n:])
 	if n < len(all) {
 		left.rows = max(left.rows, 1) // those without rows count, too
 	}
 	return left, nil
+}
+
+// tell has the table, and a cut, know what the drainer has seen of it.
+func (d *drainer) tell(ctx context.Context) error {
+	t, err := d.target.table(d.p.t.name)
+	if err != nil {
+		return err
+	}
+	snap, err := t.known(ctx, false)
+	if err != nil || snap == nil {
+		return err
+	}
+	d.p.t.saw(snap)
+	return nil
 }
 
 // take commits these parked batches to the table, which stands at.

@@ -81,14 +81,8 @@ func (l *parkLog) look(ctx context.Context) (*delta.Snapshot, error) {
 }
 
 func (l *parkLog) check(snap *delta.Snapshot) error {
-	for _, f := range parkedSchema.Fields() {
-		if have, _ := snap.Schema().Lookup(f.Name); have == nil {
-			return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: l.name,
-				Msg: fmt.Sprintf("it is no table of parked changes: it has no column %q", f.Name),
-				Fix: "move it away: changes of a table that is held back are kept under this name"}
-		}
-	}
-	return nil
+	return l.isOf(snap, parkedSchema, "parked changes",
+		"move it away: changes of a table that is held back are kept under this name")
 }
 
 // parkedRow is a batch as a row of the parking table.

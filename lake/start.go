@@ -22,19 +22,31 @@ func (a *Target) Resume(ctx context.Context, table string, lanes []freshet.Lane)
 	if err != nil {
 		return nil, err
 	}
-	snap, err := t.look(ctx)
-	if err != nil {
+	made := false
+	p, err := t.standing(ctx, lanes, func(ctx context.Context) (freshet.Progress, error) {
+		snap, err := t.look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if made = snap != nil; !made {
+			return t.remembered(ctx, lanes)
+		}
+		return t.resume(ctx, snap, lanes)
+	})
+	if _, slow := t.park.isSlow(); err != nil || !made && !slow {
+		return p, err
+	}
+	return t.park.resume(ctx, p)
+}
+
+// resume is where the table stands in these lanes, once it is as it is to be.
+func (t *table) resume(ctx context.Context, snap *delta.Snapshot, lanes []freshet.Lane) (p freshet.Progress, err error) {
+	if err := t.a.checkPlan(ctx); err != nil {
 		return nil, err
 	}
-	if snap == nil {
-		return t.remembered(ctx, lanes)
-	}
-	if err := a.checkPlan(ctx); err != nil {
-		return nil, err
-	}
-	f := a.form()
+	f := t.a.form()
 	for _, l := range lanes {
-		if err := f.checkIdentity(table, snap, l); err != nil {
+		if err := f.checkIdentity(t.name, snap, l); err != nil {
 			return nil, err
 		}
 	}
@@ -50,14 +62,10 @@ func (a *Target) Resume(ctx context.Context, table string, lanes []freshet.Lane)
 	if err := t.claim(snap); err != nil {
 		return nil, err
 	}
-	p, err := t.unfold(ctx, snap, f.progress(snap, lanes))
-	if err != nil {
+	if p, err = t.unfold(ctx, snap, f.progress(snap, lanes)); err != nil {
 		return nil, err
 	}
-	if err := t.hold(ctx, p); err != nil {
-		return nil, err
-	}
-	return t.park.resume(ctx, p)
+	return p, t.hold(ctx, p)
 }
 
 // remembered is where lanes are to start in a table that is still to be made.
@@ -133,28 +141,38 @@ func (a *Target) Start(ctx context.Context, table string, starts freshet.Progres
 	if err != nil {
 		return nil, err
 	}
+	made := false
+	p, err := t.standing(ctx, lanesOf(starts), func(ctx context.Context) (p freshet.Progress, err error) {
+		p, made, err = t.begin(ctx, starts)
+		return p, err
+	})
+	if _, slow := t.park.isSlow(); err != nil || !made && !slow {
+		return p, err
+	}
+	return t.park.resume(ctx, p)
+}
+
+// begin commits, or keeps, where lanes begin that the table does not know, and tells which: whether the table is made.
+func (t *table) begin(ctx context.Context, starts freshet.Progress) (p freshet.Progress, made bool, err error) {
 	for range maxRaces {
 		snap, err := t.look(ctx)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if snap == nil {
 			p, err := t.keep(ctx, starts)
 			t.remember(p)
-			return p, err
+			return p, false, err
 		}
 		p, err := t.start(ctx, snap, starts)
 		if err == nil {
-			if err := t.hold(ctx, p); err != nil {
-				return nil, err
-			}
-			return t.park.resume(ctx, p)
+			return p, true, t.hold(ctx, p)
 		}
 		if !errors.Is(err, delta.ErrConflict) {
-			return nil, explain(table, err)
+			return nil, false, explain(t.name, err)
 		}
 	}
-	return nil, t.tooManyRaces()
+	return nil, false, t.tooManyRaces()
 }
 
 // Since returns when the form of the app's progress was recorded, with its first start; where there is no table yet, when

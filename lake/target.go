@@ -96,7 +96,8 @@ type Target struct {
 	cuts    *recorder // nil: no cuts are recorded
 	planned bool      // the plan may take effect, under mu
 
-	lead *Target // whose cuts show the tables of this one, too; nil: its own
+	lead *Target      // whose cuts show the tables of this one, too; nil: its own
+	met  atomic.Int64 // tables that this target and those beside it know, for as long as they may be parked
 
 	fills  []fill   // of opts
 	beside []Beside // in a group of which this is the first: the others
@@ -139,6 +140,11 @@ func NewTarget(open Opener, app string, opts *TargetOptions) *Target {
 	}
 	if a.opts.Key.Deletes == "" {
 		a.opts.Key.Deletes = HardDeletes
+	}
+	if o := a.opts.Park; o != nil && o.Slow == nil {
+		own := *o
+		own.Slow = &SlowTables{}
+		a.opts.Park = &own
 	}
 	a.opts.Periods.setDefaults()
 	a.fills = a.opts.fills()
@@ -224,6 +230,7 @@ type table struct {
 	wards []*ward       // of it and its quarantine, for upkeep
 
 	epoch atomic.Int64 // commits of this process
+	fails atomic.Int64 // since when files of it fail, in nanoseconds since 1970; 0: its last commit landed
 	writing
 }
 
@@ -255,25 +262,38 @@ func (a *Target) table(name string) (*table, error) {
 		return nil, err
 	}
 	a.tables[name] = t
+	if t.park != nil {
+		a.first().met.Add(1)
+	}
 	return t, nil
 }
 
-// look returns the table's newest snapshot, nil when there is no table. It refuses a table that would forget
-// progress, and one that is partitioned otherwise than it should be.
-func (t *table) look(ctx context.Context) (*delta.Snapshot, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.delta == nil {
-		d, err := delta.Open(ctx, t.st, &delta.OpenOptions{EngineInfo: t.a.opts.EngineInfo})
-		if errors.Is(err, delta.ErrNoTable) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, explain(t.name, err)
-		}
-		t.delta = d
+// look returns the table's newest snapshot, nil when there is no table; while it is slow, the newest that was seen. It
+// refuses a table that would forget progress, and one that is partitioned otherwise than it should be.
+func (t *table) look(ctx context.Context) (snap *delta.Snapshot, err error) {
+	if snap, slow := t.park.isSlow(); slow {
+		return snap, nil
 	}
-	snap, err := t.delta.Snapshot(ctx)
+	err = t.within(ctx, 0, "read its log", func(ctx context.Context) error {
+		snap, err = t.ask(ctx)
+		return err
+	})
+	if seen, slow := t.park.isSlow(); slow {
+		return seen, nil
+	}
+	return snap, err
+}
+
+// ask is look at a table that answers.
+func (t *table) ask(ctx context.Context) (*delta.Snapshot, error) {
+	d, err := t.opened(ctx)
+	if errors.Is(err, delta.ErrNoTable) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, explain(t.name, err)
+	}
+	snap, err := d.Snapshot(ctx)
 	if err != nil {
 		return nil, explain(t.name, err)
 	}
@@ -286,8 +306,28 @@ func (t *table) look(ctx context.Context) (*delta.Snapshot, error) {
 	if want := t.a.opts.PartitionBy; len(want) > 0 && !sameSet(want, snap.PartitionColumns()) {
 		return nil, partitionError(t.name, snap.PartitionColumns(), want)
 	}
-	t.snap = snap
+	t.saw(snap)
 	return snap, nil
+}
+
+// opened is the table's log. Errors: delta.ErrNoTable.
+func (t *table) opened(ctx context.Context) (*delta.Table, error) {
+	t.mu.Lock()
+	d := t.delta
+	t.mu.Unlock()
+	if d != nil {
+		return d, nil
+	}
+	d, err := delta.Open(ctx, t.st, &delta.OpenOptions{EngineInfo: t.a.opts.EngineInfo})
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.delta == nil {
+		t.delta = d
+	}
+	return t.delta, nil
 }
 
 // Schema returns the table's columns, but for those that the target fills; nil when there is no table.
@@ -314,15 +354,20 @@ func (a *Target) Ensure(ctx context.Context, table string, schema *arrow.Schema)
 	if err != nil {
 		return err
 	}
+	return t.unlessSlow(ctx, "make it ready for its rows", func(ctx context.Context) error { return t.ensure(ctx, schema) })
+}
+
+func (t *table) ensure(ctx context.Context, schema *arrow.Schema) error {
+	a := t.a
 	if a.opts.Mode == SCD2 {
 		schema = nullable(schema) // a key of which nothing is known but that it was deleted has a row
 	}
 	wanted, err := delta.SchemaFromArrow(schema)
 	if err != nil {
-		return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: table,
+		return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.name,
 			Msg: "the rows do not fit a Delta table", Err: err}
 	}
-	if wanted, err = a.withFills(table, wanted); err != nil {
+	if wanted, err = a.withFills(t.name, wanted); err != nil {
 		return err
 	}
 	snap, err := t.look(ctx)
@@ -357,7 +402,7 @@ func (a *Target) Ensure(ctx context.Context, table string, schema *arrow.Schema)
 	t.starts = nil
 	t.mu.Unlock()
 	if len(starts) > 0 {
-		if _, err := a.Start(ctx, table, starts); err != nil {
+		if _, err := a.Start(ctx, t.name, starts); err != nil {
 			return err
 		}
 		t.drop(ctx, k)
@@ -383,8 +428,6 @@ func (t *table) create(ctx context.Context, schema *delta.Schema, starts freshet
 				Fix: "derive it in a step, or partition by a column that is there"}
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	d, err := delta.Create(ctx, t.st, &delta.CreateOptions{
 		Schema: schema, PartitionBy: t.a.opts.PartitionBy, Properties: t.a.opts.properties(t.name),
 		Name: path.Base(t.name), EngineInfo: t.a.opts.EngineInfo, Txns: t.a.form().startTxns(starts),
@@ -395,6 +438,8 @@ func (t *table) create(ctx context.Context, schema *delta.Schema, starts freshet
 	if err != nil {
 		return false, explain(t.name, err)
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.delta, t.absent, t.starts = d, false, nil
 	return true, nil
 }

@@ -20,9 +20,13 @@ func (a *Target) Widen(ctx context.Context, table string, schema *arrow.Schema) 
 	if err != nil {
 		return err
 	}
+	return t.unlessSlow(ctx, "widen its columns", func(ctx context.Context) error { return t.widen(ctx, schema) })
+}
+
+func (t *table) widen(ctx context.Context, schema *arrow.Schema) error {
 	wanted, err := delta.SchemaFromArrow(schema)
 	if err != nil {
-		return explain(table, err)
+		return explain(t.name, err)
 	}
 	snap, err := t.look(ctx)
 	if err != nil || snap == nil {
@@ -36,11 +40,11 @@ func (a *Target) Widen(ctx context.Context, table string, schema *arrow.Schema) 
 		if !strings.EqualFold(snap.Property(typeWidening), "true") {
 			if _, err := t.delta.SetProperties(ctx, map[string]string{typeWidening: "true"},
 				&delta.AlterOptions{Upgrade: true}); err != nil {
-				return explain(table, err)
+				return explain(t.name, err)
 			}
 		}
 		if _, err := t.delta.ChangeColumn(ctx, f.Name, delta.ColumnChange{Type: wanted.Fields[i].Type}, nil); err != nil {
-			return explain(table, err)
+			return explain(t.name, err)
 		}
 		if snap, err = t.look(ctx); err != nil {
 			return err

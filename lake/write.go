@@ -7,9 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"golang.org/x/sync/errgroup"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
@@ -18,6 +20,9 @@ import (
 // gatheredWeight is what a byte of gathered rows counts for: they are put side by side, and written, while the next ones
 // gather.
 const gatheredWeight = 3
+
+// maxSeals is how many tables' files are closed at once.
+const maxSeals = 8
 
 // maxMisfits is how often batches of a table may have types that the table has not, before that counts as an
 // error and not as a change of the table that the source has yet to learn.
@@ -34,6 +39,10 @@ type writing struct {
 	clustered []string // the table's clustering columns
 
 	misfits int
+	unsure  bool // the table may have changed since it was seen
+
+	files    context.Context // of the files that are written; nil: that of the call
+	endFiles context.CancelCauseFunc
 
 	keyed     *gathered // of a keyed table, in the place of writers
 	writer    *delta.Writer
@@ -69,20 +78,22 @@ func (a *Target) Write(ctx context.Context, b *freshet.Batch) (rejected int64, e
 		ours = false
 		return 0, t.park.write(ctx, b)
 	}
+	files, calm := t.hurry(ctx)
+	defer func() { err = calm(err) }()
 	before := len(b.Rejects)
 	switch {
 	case b.NumRows() == 0:
 	case a.opts.gathers():
-		if err := t.gatherRows(ctx, b); err != nil {
+		if err := t.gatherRows(files, b); err != nil {
 			return 0, err
 		}
 		ours = false
 	default:
-		if err := t.writeRows(ctx, newCauses(b)); err != nil {
+		if err := t.writeRows(files, newCauses(b)); err != nil {
 			return 0, err
 		}
 	}
-	if err := t.writeRejects(ctx, b); err != nil {
+	if err := t.writeRejects(files, b); err != nil {
 		return 0, explain(t.quarantine.name, err)
 	}
 	t.late = earlier(t.late, b.Late)
@@ -310,7 +321,8 @@ func (t *table) learn(ctx context.Context) error {
 	t.mu.Lock()
 	snap := t.snap
 	t.mu.Unlock()
-	if snap == nil {
+	if snap == nil || t.unsure {
+		t.unsure = false
 		var err error
 		if snap, err = t.look(ctx); err != nil {
 			return err
@@ -357,9 +369,7 @@ func (t *table) misfit(err error) error {
 	if t.misfits > maxMisfits {
 		return err
 	}
-	t.mu.Lock()
-	t.snap = nil
-	t.mu.Unlock()
+	t.unsure = true
 	return fmt.Errorf("%w: %w", freshet.ErrStale, err)
 }
 
@@ -395,34 +405,50 @@ func (t *table) writers() []*delta.Writer {
 
 // Seal closes the files of every table that has something to commit.
 func (a *Target) Seal(ctx context.Context) ([]freshet.Commit, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	var mu sync.Mutex
 	var commits []freshet.Commit
 	var faults []error
-	for _, t := range a.tables {
-		c, err := t.sealAll(ctx)
-		if err != nil {
-			t.discard()
-			faults = append(faults, explain(t.name, err))
+	var closing errgroup.Group
+	closing.SetLimit(maxSeals)
+	for _, t := range a.known() {
+		if !t.written() {
 			continue
 		}
-		if c != nil {
-			commits = append(commits, c)
-		}
+		closing.Go(func() error {
+			c, err := t.sealAll(ctx)
+			if err != nil {
+				t.discard()
+				err = explain(t.name, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				faults = append(faults, err)
+			} else {
+				commits = append(commits, c)
+			}
+			return nil
+		})
 	}
+	_ = closing.Wait() // faults tell
 	if a.cuts != nil {
 		tellGroup(commits)
 	}
 	return commits, errors.Join(faults...)
 }
 
+// written reports whether there is something to seal.
+func (t *table) written() bool { return len(t.lanes) > 0 || t.park != nil && len(t.park.lanes) > 0 }
+
 // sealAll is seal of what was written to the table and of what was parked of it: both, where only some of its lanes have come
-// to be parked meanwhile. nil when nothing was.
+// to be parked meanwhile.
 func (t *table) sealAll(ctx context.Context) (freshet.Commit, error) {
 	var own *commit
 	if len(t.lanes) > 0 {
 		var err error
-		if own, err = t.seal(ctx); err != nil {
+		files, calm := t.hurry(ctx)
+		own, err = t.seal(files)
+		if err = t.failed(ctx, explain(t.name, calm(err))); err != nil {
 			return nil, err
 		}
 	}
@@ -437,10 +463,8 @@ func (t *table) sealAll(ctx context.Context) (freshet.Commit, error) {
 		return &groupCommit{table: t.name, commits: []groupMember{{parks, false}, {own, false}}}, nil
 	case parks != nil:
 		return parks, nil
-	case own != nil:
-		return own, nil
 	}
-	return nil, nil
+	return own, nil
 }
 
 func (t *table) seal(ctx context.Context) (*commit, error) {
@@ -474,6 +498,10 @@ func (t *table) seal(ctx context.Context) (*commit, error) {
 
 // forget begins anew after what was written has gone elsewhere.
 func (t *table) forget() {
+	if t.files != nil {
+		t.endFiles(nil)
+		t.files = nil
+	}
 	t.writer, t.full, t.keyed, t.lanes, t.rejects, t.rows, t.late = nil, nil, nil, nil, nil, 0, 0
 }
 

@@ -88,9 +88,10 @@ func (b *Builder) observer(p *Pipeline) freshet.Observer {
 // reading is how a pipeline reads other than its file says.
 type reading struct {
 	parked  map[string]bool // tables whose changes are parked
-	leftOut []string        // tables of topics that are not read
-	except  []string        // topics that are not read
-	whole   bool            // from the beginning of each topic, which must be there still
+	slow    *lake.SlowTables
+	leftOut []string // tables of topics that are not read
+	except  []string // topics that are not read
+	whole   bool     // from the beginning of each topic, which must be there still
 }
 
 func (b *Builder) build(ctx context.Context, p *Pipeline, obs freshet.Observer, how reading) (*freshet.Pipeline, error) {
@@ -201,7 +202,7 @@ func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer,
 	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
 	opts := b.targetOptions(p, obs)
 	opts.Key.Of = keyOf
-	opts.Park = b.park(p, how)
+	opts.Park = b.park(p, obs, how)
 	if opts.Cuts != nil {
 		opts.Cuts.LeftOut, opts.Cuts.TakePlan = how.leftOut, b.opts.TakePlan
 	}

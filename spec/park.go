@@ -2,9 +2,11 @@ package spec
 
 import (
 	"context"
+	"net/url"
 	"strings"
 	"time"
 
+	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/kafka"
 	"github.com/freshet-io/freshet/lake"
 )
@@ -24,8 +26,24 @@ func (t *Delta) parkKeys() []key {
 		{name: "on_table_error", doc: "What becomes of a table that cannot take its changes. stop: the pipeline ends. park: the " +
 			"table is paused, its changes are parked, and the others go on. Default: stop.",
 			is: word(&t.OnTableError, "stop", "park")},
+		{name: "patience", doc: "How long the other tables wait for one whose store hangs or is slow. Then its changes are parked, " +
+			"and it follows by itself. Default: 1m, or commit.every where that is longer.", is: duration(&t.Patience)},
+		{name: "park_in", doc: "The folder, a path or URI, in which changes are parked: where the tables' own store is full, or does " +
+			"not answer, it must be elsewhere. Default: beside each table, in TABLE_parked.", is: placed(&t.ParkIn)},
 	}
 }
+
+// parkedOf names the parking table of a table.
+func (p *Pipeline) parkedOf(table string) string {
+	if folder := p.Target.Delta.ParkIn.Value; folder != "" {
+		name := strings.ReplaceAll(url.PathEscape(table), "%", "=") // a part of a path, and of a URI, as it is
+		return strings.TrimRight(folder, "/") + "/" + lake.ParkedName(name)
+	}
+	return lake.ParkedName(table)
+}
+
+// defaultPatience is how long tables wait for another, unless commits come more seldom.
+const defaultPatience = time.Minute
 
 func (m *MaxLag) shape() shape {
 	return object{keys: []key{
@@ -36,9 +54,14 @@ func (m *MaxLag) shape() shape {
 }
 
 // park are the target's options for tables that are held back.
-func (b *Builder) park(p *Pipeline, how reading) *lake.ParkOptions {
+func (b *Builder) park(p *Pipeline, obs freshet.Observer, how reading) *lake.ParkOptions {
 	t := p.Target.Delta
-	o := &lake.ParkOptions{Held: how.parked, MaxRows: t.MaxLag.Rows, MaxBytes: t.MaxLag.Size, MaxAge: t.MaxLag.Age}
+	o := &lake.ParkOptions{Table: p.parkedOf, Held: how.parked, MaxRows: t.MaxLag.Rows, MaxBytes: t.MaxLag.Size,
+		MaxAge: t.MaxLag.Age, Patience: t.Patience, Slow: how.slow}
+	if o.Patience == 0 {
+		o.Patience = max(defaultPatience, t.Commit.Every)
+	}
+	o.OnSlow = func(table, why string) { b.toldSlow(p, obs, table, why) }
 	if b.opts.Bounded || p.Trigger == "once" {
 		o.TailBytes = -1
 	}
@@ -46,6 +69,19 @@ func (b *Builder) park(p *Pipeline, how reading) *lake.ParkOptions {
 		o.OnError = func(ctx context.Context, table string, err error) error { return b.parkFailed(ctx, p, table, err) }
 	}
 	return o
+}
+
+// toldSlow tells people that a table is slow, or, without a why, that it is not any more.
+func (b *Builder) toldSlow(p *Pipeline, obs freshet.Observer, table, why string) {
+	if obs.Slow != nil {
+		obs.Slow(table, why)
+	}
+	if why == "" {
+		b.opts.Logger.Info("a table is not slow any more", "pipeline", p.FullName(), "table", table)
+		return
+	}
+	b.opts.Logger.Warn("a table is slow: its changes are parked, and the others go on", "pipeline", p.FullName(), "table", table,
+		"why", why)
 }
 
 // parkFailed pauses a table that cannot take its changes, for all processes to see, and tells people.
@@ -85,7 +121,7 @@ func (p *Pipeline) SharesLanes() bool { return p.Target.Delta.hasLog() }
 
 // Parked returns what waits for a table of the pipeline, or for one of its change logs.
 func (p *Pipeline) Parked(ctx context.Context, table string) (*lake.Parked, error) {
-	parked, err := p.Project.OpenTable(ctx, lake.ParkedName(table))
+	parked, err := p.Project.OpenTable(ctx, p.parkedOf(table))
 	if err != nil {
 		return nil, err
 	}

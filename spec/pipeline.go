@@ -82,6 +82,8 @@ type Delta struct {
 	Cuts          Text // of the cuts table; "true", "false": whether there is one; "": where there are several tables
 	Upkeep        Upkeep
 	MaxLag        MaxLag
+	Patience      time.Duration // 0: the default
+	ParkIn        Text          // the folder of parking tables; "": beside the tables
 	// OnTableError is what becomes of a table that fails: "stop", "park" or "".
 	OnTableError string
 	// Periods name the columns of a history; Track, Ignore and Repeats say what it is of.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sort"
 	"strings"
@@ -23,6 +24,7 @@ type Supervised struct {
 	p       *Pipeline
 	obs     freshet.Observer
 	control store.Store
+	slow    *lake.SlowTables // of all runs
 
 	mu   sync.Mutex
 	said *lake.Control
@@ -30,7 +32,7 @@ type Supervised struct {
 
 // Supervise returns the pipeline that a file, found good, describes, to be run. Errors: as Build.
 func (b *Builder) Supervise(ctx context.Context, p *Pipeline) (*Supervised, error) {
-	s := &Supervised{b: b, p: p, obs: b.observer(p)}
+	s := &Supervised{b: b, p: p, obs: b.observer(p), slow: &lake.SlowTables{}}
 	if _, err := b.build(ctx, p, s.obs, reading{}); err != nil {
 		return nil, err
 	}
@@ -260,7 +262,61 @@ func (s *Supervised) wait(ctx context.Context, h held) bool {
 		if err := s.look(ctx); err == nil && !s.now().same(h) {
 			return true
 		}
+		s.note(ctx)
 	}
+}
+
+// note has what is said of the pipeline tell which tables are slow in this process, for whoever lists or describes it. It is
+// tried again at the next look.
+func (s *Supervised) note(ctx context.Context) {
+	host, err := os.Hostname()
+	if err != nil {
+		return
+	}
+	slow := s.slow.Pauses(host)
+	s.mu.Lock()
+	said := s.said
+	s.mu.Unlock()
+	if said == nil {
+		return
+	}
+	told := 0
+	for name, t := range said.Tables {
+		if t.Slow == nil || t.Slow.By != host {
+			continue
+		}
+		if is, ok := slow[name]; !ok || is != *t.Slow {
+			told = -1 // there is something to take back
+			break
+		}
+		told++
+	}
+	if told == len(slow) {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.b.opts.ControlEvery)
+	defer cancel()
+	said, err = lake.ChangeControl(bounded, s.control, s.p.App, func(c *lake.Control) error {
+		for name, t := range c.Tables {
+			if t.Slow != nil && t.Slow.By == host {
+				t.Slow = nil
+				c.Tables[name] = t
+			}
+		}
+		for name, is := range slow {
+			t := c.Tables[name]
+			t.Slow = &is
+			c.Tables[name] = t
+		}
+		return nil
+	})
+	if err != nil {
+		s.b.opts.Logger.Debug("cannot tell which tables are slow", "pipeline", s.p.FullName(), "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = said
 }
 
 // errHeld is why a run was ended that is to go on in another way.
@@ -268,7 +324,9 @@ var errHeld = errors.New("people say otherwise")
 
 // run runs the pipeline until it ends, or until something else is held back than h, of which it reports true.
 func (s *Supervised) run(ctx context.Context, h held) (again bool, err error) {
-	pipe, err := s.b.build(ctx, s.p, s.obs, h.reading())
+	how := h.reading()
+	how.slow = s.slow
+	pipe, err := s.b.build(ctx, s.p, s.obs, how)
 	if err != nil {
 		return false, err
 	}

@@ -141,6 +141,9 @@ func heldLines(said *lake.Control) (lines []string) {
 			}
 			lines = append(lines, line)
 		}
+		if t.Slow != nil {
+			lines = append(lines, fmt.Sprintf("%s is slow %s (its changes are parked)", table, t.Slow))
+		}
 		if t.Resync != nil {
 			lines = append(lines, fmt.Sprintf("%s being loaded again by %s since %s", table, t.Resync.By,
 				t.Resync.Since.UTC().Format(time.RFC3339)))

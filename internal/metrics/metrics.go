@@ -12,7 +12,10 @@
 package metrics
 
 import (
+	"maps"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,7 +38,7 @@ type Metrics struct {
 	records, bytes, rows, rejects     *prometheus.CounterVec
 	commits, conflicts, retries       *prometheus.CounterVec
 	upkeeps, upkeepTime, lossy        *prometheus.CounterVec
-	loaded, expected                  *prometheus.GaugeVec
+	loaded, expected, slow            *prometheus.GaugeVec
 	stages, commitTime, latency       *prometheus.HistogramVec
 	state, backlog, lag, tableAgeDesc *prometheus.Desc
 	kept, safe, left                  *prometheus.Desc
@@ -52,6 +55,7 @@ type pipeline struct {
 	mu      sync.Mutex
 	state   string
 	paused  string
+	slow    map[string]string    // why tables are slow, by name
 	held    *freshet.Held        // nil: nobody said
 	trouble map[string]time.Time // what is being tried again, and when it last was
 	backlog map[freshet.Lane]int64
@@ -66,7 +70,7 @@ type Totals struct {
 	Namespace, Pipeline string
 	State               string
 	Trouble             string // what is being tried again; "" when nothing is
-	Paused              string // what people hold back, who, since when and why; "" when they do not
+	Paused              string // what is held back: by people, who, since when and why; for being slow, why; "": nothing
 	Records, Bytes      int64  // read
 	Rows, Rejects       int64  // committed
 	StoredBytes, Files  int64
@@ -102,6 +106,7 @@ func New(version string) *Metrics {
 	}
 	m.loaded = gauge("freshet_history_rows_done", "Rows read of a table that is loaded.")
 	m.expected = gauge("freshet_history_rows_expected", "Rows that the origin estimates that table to have.")
+	m.slow = gauge("freshet_table_slow", "1 while the table is so slow that its changes are parked.")
 	m.records = counter("freshet_source_records_total", "Records read.", "source_type")
 	m.bytes = counter("freshet_source_bytes_total", "Payload bytes read.", "source_type")
 	m.rows = counter("freshet_rows_written_total", "Rows committed.", "table", "op")
@@ -231,6 +236,18 @@ func (m *Metrics) all() []*pipeline {
 	return m.pipelines[:len(m.pipelines):len(m.pipelines)]
 }
 
+// heldBack is what is held back, by people or for being slow; the lock is held.
+func (p *pipeline) heldBack() string {
+	var all []string
+	if p.paused != "" {
+		all = append(all, p.paused)
+	}
+	for _, table := range slices.Sorted(maps.Keys(p.slow)) {
+		all = append(all, table+" is slow, and its changes are parked: "+p.slow[table])
+	}
+	return strings.Join(all, "; ")
+}
+
 // Totals returns the sums of all pipelines, in the order in which they were added.
 func (m *Metrics) Totals() []Totals {
 	var all []Totals
@@ -239,7 +256,7 @@ func (m *Metrics) Totals() []Totals {
 		p.mu.Lock()
 		t := p.totals
 		t.Namespace, t.Pipeline, t.State, t.Newest = p.namespace, p.name, p.state, p.newest
-		t.Trouble, t.Paused = p.outstanding(now), p.paused
+		t.Trouble, t.Paused = p.outstanding(now), p.heldBack()
 		t.Backlog, t.Loading, t.Held = p.behind(), p.loading.sum(now), p.held
 		p.mu.Unlock()
 		all = append(all, t)

@@ -9,7 +9,8 @@ import (
 // Observer returns what a pipeline is to tell its doings to. The source is of the type, such as "kafka".
 func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer {
 	p := &pipeline{m: m, namespace: namespace, name: name, state: "starting", backlog: map[freshet.Lane]int64{},
-		trouble: map[string]time.Time{}, tables: map[string]time.Time{}}
+		trouble: map[string]time.Time{}, tables: map[string]time.Time{},
+		slow: map[string]string{}}
 	m.mu.Lock()
 	m.pipelines = append(m.pipelines, p)
 	m.mu.Unlock()
@@ -72,6 +73,21 @@ func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer 
 			p.mu.Lock()
 			p.paused = why
 			p.mu.Unlock()
+		},
+		Slow: func(table, why string) {
+			p.mu.Lock()
+			if why == "" {
+				delete(p.slow, table)
+			} else {
+				p.slow[table] = why
+			}
+			table = p.label(table)
+			p.mu.Unlock()
+			is := 0.0
+			if why != "" {
+				is = 1
+			}
+			m.slow.WithLabelValues(namespace, name, table).Set(is)
 		},
 		Lag: func(lane freshet.Lane, n int64) {
 			p.mu.Lock()
