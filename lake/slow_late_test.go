@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -157,6 +158,41 @@ func crashSlow(t *testing.T, at int) bool {
 	l.end(t)
 	return dead
 }
+
+// Whatever is the matter with whichever table, at any time: in the end each holds everything once, and no cut is wrong.
+func TestSlow_AtRandom_EachOnce(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	inModes(t, func(t *testing.T, dir string) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		s, o := newSick(), mixed(seed, 3, 4)
+		opts := patient(dir)
+		opts.Park.TailBytes = int64(1 + rng.IntN(4000))
+		l := s.live(t, o, opts)
+		l.grow(2)
+		tables := []string{"t0", "t1", "t2"}
+		ills := []illness{hangs, hangsOnPuts, answersAfter(2 * patience), answersAfter(time.Second), refuses(store.ErrFull),
+			refuses(store.ErrUnavailable), nil, nil}
+		for range 15 {
+			s.fall(ills[rng.IntN(len(ills))], tables[rng.IntN(len(tables))])
+			for range rng.IntN(4) {
+				grow(o, 1)
+				pass(time.Duration(rng.Int64N(int64(patience))))
+			}
+		}
+		s.fall(nil, tables...)
+		pass(2 * drainLongest * patience)
+		l.grow(5)
+		pass(time.Minute)
+		l.grow(5)
+		pass(time.Minute)
+		l.check(t, fmt.Sprintf("seed %d", seed), nil, tables...)
+		l.end(t)
+	})
+}
+
+// drainLongest is how many times the patience a call may go unanswered before it is given up.
+const drainLongest = 60
 
 // Where the parking table does not answer either, all wait, and nothing is lost.
 func TestSlow_ParkingTableHangsToo_AllWaitAndFollow(t *testing.T) {
