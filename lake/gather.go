@@ -25,7 +25,7 @@ type gathered struct {
 }
 
 // gatheredBytes is how much is gathered in memory unless it is said otherwise: beyond it, rows are spilled.
-const gatheredBytes = 48 << 20
+const gatheredBytes = 64 << 20
 
 // empty takes a Truncate, the row of this place in the batch: what came before says nothing any more.
 func (g *gathered) empty(b *freshet.Batch, row int) {

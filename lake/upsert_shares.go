@@ -110,7 +110,7 @@ func (t *table) dealOut(g *gathered, schema *delta.Schema) (_ *shares, err error
 		return nil, err
 	}
 	most := cmp.Or(t.a.opts.MemoryBytes, gatheredBytes)
-	for range min(gatheredWeight*(g.spilled.memory+g.bytes)/most+1, maxShares) {
+	for range min((g.spilled.memory+g.bytes)/(most/3+1)+1, maxShares) { // put side by side and written they take thrice as much
 		one, err := newSpilled(dir)
 		if err != nil {
 			return nil, err

@@ -17,9 +17,9 @@ import (
 	"github.com/freshet-io/freshet/delta"
 )
 
-// gatheredWeight is what a byte of gathered rows counts for: they are put side by side, and written, while the next ones
-// gather.
-const gatheredWeight = 3
+// gatheredWeight is what a byte of gathered rows counts for: those of two commits before are put side by side and written, or
+// wait for that, while the next ones gather.
+const gatheredWeight = 10
 
 // maxSeals is how many tables' files are closed at once.
 const maxSeals = 8

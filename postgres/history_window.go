@@ -18,8 +18,8 @@ import (
 
 // The rows of a window come in parts of so many bytes, of which so many wait to be returned.
 const (
-	partBytes  = 4 << 20
-	partsAhead = 4
+	partBytes  = 2 << 20
+	partsAhead = 2
 )
 
 // rejectPlaces is where the places of rows that could not be decoded begin: each has one that follows from its text, so that
