@@ -1,7 +1,6 @@
 package lake
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
@@ -134,8 +132,8 @@ func waitingBatch(rows []*waitingRow) (*freshet.Batch, error) {
 	return b, err
 }
 
-// The change of a row that waits, as quarantine keeps it: an Arrow stream of one row of the columns that were sent, whose
-// schema says the rest.
+// The change of a row that waits, as quarantine keeps it: a stream, with its checksum, as those of a parked batch (park_batch.go),
+// of one row of the columns that were sent, whose schema says the rest.
 const (
 	changeKind      = "kind"
 	changeTx        = "tx"
@@ -148,31 +146,25 @@ func (r *waitingRow) encode() ([]byte, error) {
 	meta := arrow.NewMetadata([]string{changeKind, changeTx, changeOrdinal, changeCommitted}, []string{
 		strconv.Itoa(int(r.kind)), r.stamp.Tx, strconv.FormatInt(r.stamp.Ordinal, 10),
 		strconv.FormatInt(r.stamp.Committed, 10)})
-	schema := arrow.NewSchema(r.sent.Schema().Fields(), &meta)
-	var out bytes.Buffer
-	w := ipc.NewWriter(&out, ipc.WithSchema(schema))
-	rec := array.NewRecordBatch(schema, r.sent.Columns(), 1)
+	rec := array.NewRecordBatch(arrow.NewSchema(r.sent.Schema().Fields(), &meta), r.sent.Columns(), 1)
 	defer rec.Release()
-	err := w.Write(rec)
-	return out.Bytes(), errors.Join(err, w.Close())
+	return toStream(rec)
 }
 
 // decode takes the change from what encode wrote. Errors: bytes that are something else.
-func (r *waitingRow) decode(data []byte) (err error) {
-	defer func() {
-		if fault := recover(); fault != nil { // of the reader of Arrow streams, over damaged bytes
-			err = fmt.Errorf("no Arrow stream: %v", fault)
-		}
-	}()
-	in, err := ipc.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return err
+func (r *waitingRow) decode(data []byte) error {
+	var fault error
+	err := fromStream(data, nil, func(rec arrow.RecordBatch, _ int) { fault = r.take(rec) })
+	return errors.Join(err, fault)
+}
+
+// take takes the change from the row.
+func (r *waitingRow) take(rec arrow.RecordBatch) error {
+	if rec.NumRows() != 1 || rec.NumCols() == 0 {
+		return fmt.Errorf("found %d rows of %d columns, wanted one of some", rec.NumRows(), rec.NumCols())
 	}
-	defer in.Release()
-	if !in.Next() || in.RecordBatch().NumRows() != 1 || in.RecordBatch().NumCols() == 0 {
-		return errors.Join(errors.New("found no row, wanted one"), in.Err())
-	}
-	meta := in.Schema().Metadata()
+	var err error
+	meta := rec.Schema().Metadata()
 	number := func(name string) int64 {
 		text, _ := meta.GetValue(name)
 		n, e := strconv.ParseInt(text, 10, 64)
@@ -187,7 +179,7 @@ func (r *waitingRow) decode(data []byte) (err error) {
 	r.stamp.Tx, _ = meta.GetValue(changeTx)
 	r.stamp.Ordinal, r.stamp.Committed = number(changeOrdinal), number(changeCommitted)
 	if err == nil {
-		r.sent = array.NewRecordBatch(arrow.NewSchema(in.Schema().Fields(), nil), in.RecordBatch().Columns(), 1)
+		r.sent = array.NewRecordBatch(arrow.NewSchema(rec.Schema().Fields(), nil), rec.Columns(), 1)
 	}
 	return err
 }
