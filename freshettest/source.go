@@ -221,10 +221,13 @@ func cmpLane(a, b freshet.Lane) int {
 
 func (s *Source) batch(l freshet.Lane, rs []record) *freshet.Batch {
 	b := &freshet.Batch{Table: s.opts.Table(l), Lane: l, After: s.pos[l], Last: rs[len(rs)-1].seq,
-		ReadAt: time.Now(), Newest: time.Now(), Bytes: int64(len(rs))}
+		ReadAt: time.Now(), Bytes: int64(len(rs))}
 	rows := array.NewRecordBuilder(memory.DefaultAllocator, Schema())
 	defer rows.Release()
 	for _, r := range rs {
+		if r.at.After(b.Newest) {
+			b.Newest = r.at
+		}
 		switch r.kind {
 		case GoodRecord:
 			rows.Field(0).(*array.StringBuilder).Append(l.String())
@@ -243,6 +246,9 @@ func (s *Source) batch(l freshet.Lane, rs []record) *freshet.Batch {
 	}
 	if len(b.Seqs) > 0 {
 		b.Rows = rows.NewRecordBatch()
+	}
+	if b.Newest.IsZero() {
+		b.Newest = time.Now() // no record says when it was committed
 	}
 	return b
 }
