@@ -76,6 +76,7 @@ func TestHistory_ChurnAndCuts_ChangesPlayedBackEqualTheSource(t *testing.T) {
 		m.options.History.ChunkRows = 100
 		m.disturb(t, seed, lake.Append)
 		if err := m.pipeline(m.source(t, true), lake.Append).Run(t.Context()); err != nil {
+			unlessUndecodable(t, err)
 			t.Fatal(err)
 		}
 		for table, columns := range mirrored {
@@ -209,6 +210,7 @@ func (m *mirror) disturb(t *testing.T, seed uint64, mode lake.Mode) {
 		}
 		cancel()
 		if err := <-done; err != nil && !(killed && errors.Is(err, store.ErrPermission)) {
+			unlessUndecodable(t, err)
 			t.Fatal(err)
 		}
 		m.left.Store(-1)
