@@ -185,14 +185,14 @@ func (c *churn) open() (*delta.Table, *delta.Snapshot) {
 
 // readCost is the processor time of reading a row of the table beside that of reading one of the table at the start, read
 // in turn, so that what else the machine does weighs on both. Readings while upkeep wrote do not count, as its time would
-// be theirs, if others can be had; of two that count the least does.
+// be theirs, if others can be had; of four that count the least does.
 func (c *churn) readCost(snap *delta.Snapshot) float64 {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64)) // it is another's reading
 	now, base := math.Inf(1), math.Inf(1)
-	for tries, alone := 0, 0; alone < 2; tries++ {
+	for tries, alone := 0, 0; alone < 4; tries++ {
 		written := c.written[0].Load()
 		b, n := c.read(c.base), c.read(snap)
-		if c.written[0].Load() == written || tries > 5 {
+		if c.written[0].Load() == written || tries > 9 {
 			alone++
 			now, base = min(now, n), min(base, b)
 		}
