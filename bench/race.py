@@ -5,6 +5,8 @@ race.py ingest   [--rows-narrow N] [--rows-wide N]   topic -> committed table: M
 race.py memory   [--rows N]                          peak RSS while catching up on 4 partitions
 race.py fresh    [--rate N] [--seconds S]            produce -> visible in the table at every: 1s
 race.py start    [--runs N]                          exec -> first commit, warm broker
+race.py upserts  [--table N] [--changes N]           changes of a topic -> a table of N rows by key, every: 2s: changes per CPU-second, bytes
+                                                     written, what reading costs beside the compacted table, peak RSS
 race.py all
 
 Every figure is taken --runs times (3) and printed as median (min..max); raw results go to bench/results.jsonl.
@@ -14,6 +16,7 @@ KAFKA_DELTA_INGEST names a binary of kafka-delta-ingest; without it that program
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -184,7 +187,54 @@ def start(race):
     race.report("start", figures)
 
 
-PARTS = dict(ingest=ingest, memory=memory, fresh=fresh, start=start)
+def upserts(race):
+    race.report(f"upserts into {race.args.table}", [upserted(race) for _ in range(race.args.runs)])
+
+
+def upserted(race):
+    """The table is delta-rs's, whose key index a first run makes; nothing is vacuumed, so that what is there is what was written."""
+    a = race.args
+    race.need_broker()
+    topic, lake, project = f"changes{int(time.time())}", race.fresh("upserts-lake"), race.fresh("upserts-project")
+    table = lake / "b/orders"
+    for command in (["make", table, a.table, max(a.table // 250_000, 1)], ["allow", table]):
+        subprocess.run([sys.executable, HERE / "deltars.py", *map(str, command)], check=True)
+    make_topic(race.broker, topic)
+    project.mkdir()
+    (project / "freshet.yaml").write_text(f"version: 1\nproject: {topic}\nlake: {{root: {lake}}}\n")
+    file = project / "orders.yaml"
+    file.write_text(f"""pipeline: orders
+source:
+  kafka: {{brokers: ["{race.broker}"], topics: [{topic}], format: json, changes: {{op: op, key: [order_id]}}}}
+target:
+  delta: {{table: b.orders, mode: mirror, key: [order_id], commit: {{every: 2s}}}}
+""")
+    command = [race.freshet, "run", file, "--progress", "off", "--until-caught-up"]
+    send = [sys.executable, HERE / "gen.py", "changes", str(a.table)]
+    env = {**os.environ, "BROKER": race.broker}
+    subprocess.run([*send, "40", topic], check=True, env=env, stdout=subprocess.DEVNULL)
+    run(command)
+    before, version = held(lake), newest(table)
+    subprocess.run([*send, str(a.changes), topic], check=True, env=env, stdout=subprocess.DEVNULL)
+    got = run(command)
+    written, commits = held(lake) - before, newest(table) - version
+    packed = race.fresh("upserts-packed")
+    shutil.copytree(table, packed, copy_function=lambda a, b: shutil.copy(a, b) if "_delta_log" in a else os.link(a, b))
+    subprocess.run([race.freshet, "table", "optimize", packed, "--max-deleted", "1e-9"], check=True, stdout=subprocess.DEVNULL)
+    scans = [[steps_in(run([ROOT / "bin/bench-ours", "scan", path])["printed"])["scan"] for path in (table, packed)] for _ in range(3)]
+    rows = scans[0][1]["rows"]
+    row_bytes = sum(f.stat().st_size for f in packed.glob("*.parquet") if f.stat().st_nlink == 1) / rows
+    now, compacted = (min(pair[i]["cpu_s"] for pair in scans) for i in (0, 1))
+    return dict(changes_per_cpu_s=a.changes / got["cpu"], written_per_changed=written / (0.9 * a.changes * row_bytes), commits=commits,
+                read_per_compacted=now / compacted, rss_mib=got["rss"], cpu_s=got["cpu"], wall_s=got["wall"], rows=rows, row_bytes=row_bytes)
+
+
+def held(folder):
+    """Bytes of all files below the folder."""
+    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+
+
+PARTS = dict(ingest=ingest, memory=memory, fresh=fresh, start=start, upserts=upserts)
 
 
 def main():
@@ -199,6 +249,8 @@ def main():
     p.add_argument("--rows", type=int, default=5_000_000)
     p.add_argument("--rate", type=int, default=20_000)
     p.add_argument("--seconds", type=int, default=20)
+    p.add_argument("--table", type=int, default=10_000_000)
+    p.add_argument("--changes", type=int, default=10_000_000)
     race = Race(p.parse_args())
     try:
         race.main(PARTS)
