@@ -39,6 +39,8 @@ type DMLOptions struct {
 	TargetFileBytes int64
 	// TruncateTimes is as in WriterOptions.
 	TruncateTimes bool
+	// Buffers is as in WriterOptions.
+	Buffers *Buffers
 	// Progress is called between files by the goroutine that runs the operation. Default none.
 	Progress func(DMLProgress)
 }

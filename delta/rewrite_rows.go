@@ -206,7 +206,7 @@ func (e *rowEdit) writer() (w *Writer, err error) {
 	}
 	e.data, err = NewWriter(e.table.st, e.meta, e.proto, &WriterOptions{RowIDs: e.tracked, KeepIdentity: !e.fresh,
 		Places: e.places, ClusteredBy: clustered, TargetFileBytes: e.opts.TargetFileBytes,
-		TruncateTimes: e.opts.TruncateTimes})
+		TruncateTimes: e.opts.TruncateTimes, Buffers: e.opts.Buffers})
 	return e.data, err
 }
 

@@ -81,6 +81,13 @@ func (c *collapser) sorted(skip []bool, compare func(a, b int32) int) (keys [][]
 		}
 		return compare(a.row, b.row)
 	})
+	distinct := 0
+	for i := range order {
+		if i == 0 || order[i].key != order[i-1].key {
+			distinct++
+		}
+	}
+	keys = make([][]change, 0, distinct)
 	for len(order) > 0 {
 		n := 1
 		for n < len(order) && order[n].key == order[0].key {
@@ -154,9 +161,10 @@ func (c *collapser) settle(finals []int32) (row int32, ok bool) {
 
 // same reports whether two rows say the same.
 func (c *collapser) same(a, b int32) bool {
-	for i, col := range c.rows.columns {
-		if c.rows.unsent.Has(int(a), i) != c.rows.unsent.Has(int(b), i) ||
-			!array.SliceEqual(col, int64(a), int64(a)+1, col, int64(b), int64(b)+1) {
+	for i := range c.rows.columns {
+		left, x := c.rows.at(i, a)
+		right, y := c.rows.at(i, b)
+		if c.rows.unsent.Has(int(a), i) != c.rows.unsent.Has(int(b), i) || !array.SliceEqual(left, x, x+1, right, y, y+1) {
 			return false
 		}
 	}

@@ -51,6 +51,14 @@ type requiredColumn struct {
 	partition bool // an empty text is null in it
 }
 
+// looked are the columns by which changes are told apart and ordered.
+func (t *table) looked() []string {
+	if t.a.opts.Dedupe != nil {
+		return t.a.opts.Dedupe.columns()
+	}
+	return slices.Concat(t.key(), t.a.opts.Key.SequenceBy)
+}
+
 // required are the columns of the key and of the sequence, as the table has them.
 func (t *table) required(key, sequence []string) []requiredColumn {
 	var all []requiredColumn
@@ -146,8 +154,8 @@ func fieldNames(s *arrow.Schema) string {
 
 // changeRows are all gathered rows side by side, in the order in which they came.
 type changeRows struct {
-	schema  *arrow.Schema // the table's columns that a batch has, with the table's types
-	columns []arrow.Array // of these
+	schema  *arrow.Schema    // the table's columns that a batch has, with the table's types
+	columns []gatheredColumn // of these
 	kinds   []freshet.Kind
 	from    []int32 // the batch of each row
 	row     []int32 // the row's place in it
@@ -159,8 +167,9 @@ type changeRows struct {
 	whole   map[int32]bool   // rows that are whole though they were not sent so
 }
 
-// union puts the gathered rows side by side, in the columns of the table, with the values that it will have.
-func (g *gathered) union(table *delta.Schema, partitions []string) (*changeRows, error) {
+// union puts the gathered rows side by side, in the columns of the table, with the values that it will have. Those that are
+// looked at row by row are one array each from then on.
+func (g *gathered) union(table *delta.Schema, partitions, looked []string) (*changeRows, error) {
 	all := &changeRows{batches: g.batches, empties: g.empties}
 	var of []*delta.Field
 	var fields []arrow.Field
@@ -182,15 +191,15 @@ func (g *gathered) union(table *delta.Schema, partitions []string) (*changeRows,
 		all.note(i, b)
 	}
 	for _, f := range of {
-		c, err := g.column(f)
+		c, err := g.column(f, containsFold(partitions, f.Name))
+		all.columns = append(all.columns, c)
+		if err == nil && containsFold(looked, f.Name) {
+			_, err = all.columns[len(all.columns)-1].whole()
+		}
 		if err != nil {
 			all.release()
 			return nil, err
 		}
-		if containsFold(partitions, f.Name) {
-			c = emptyAsNull(c)
-		}
-		all.columns = append(all.columns, c)
 	}
 	return all, nil
 }
@@ -198,6 +207,9 @@ func (g *gathered) union(table *delta.Schema, partitions []string) (*changeRows,
 // note adds what is known of the rows of a batch beside their values.
 func (c *changeRows) note(i int, b *freshet.Batch) {
 	first := len(c.from)
+	c.kinds = slices.Grow(c.kinds, b.NumRows())
+	c.from = slices.Grow(c.from, b.NumRows())
+	c.row = slices.Grow(c.row, b.NumRows())
 	for row := range b.NumRows() {
 		kind := freshet.UpdatePostimage
 		if b.Kinds != nil {
@@ -209,42 +221,37 @@ func (c *changeRows) note(i int, b *freshet.Batch) {
 	}
 	for to, f := range c.schema.Fields() {
 		at := columnNamed(b.Rows.Schema(), f.Name)
+		if b.Unsent == nil && at >= 0 {
+			continue
+		}
 		for row := range b.NumRows() {
-			if at < 0 || b.Unsent.Has(row, at) {
-				if c.unsent == nil {
-					c.unsent = freshet.NewMask(c.schema.NumFields())
-				}
-				c.unsent.Mark(first+row, to)
+			if at >= 0 && !b.Unsent.Has(row, at) {
+				continue
 			}
-			if b.Unsent == nil && at >= 0 {
-				break
+			if c.unsent == nil {
+				c.unsent = freshet.NewMask(c.schema.NumFields())
 			}
+			c.unsent.Mark(first+row, to)
 		}
 	}
 }
 
-// column is one column of all batches, null where a batch has not got it.
-func (g *gathered) column(f *delta.Field) (arrow.Array, error) {
-	parts := make([]arrow.Array, len(g.batches))
-	defer func() {
-		for _, p := range parts {
-			if p != nil {
-				p.Release()
-			}
-		}
-	}()
-	for i, b := range g.batches {
+// column is one column of all batches, null where a batch has not got it, which is to be released whatever the error.
+func (g *gathered) column(f *delta.Field, partition bool) (c gatheredColumn, err error) {
+	for _, b := range g.batches {
 		at := columnNamed(b.Rows.Schema(), f.Name)
+		var part arrow.Array
 		if at < 0 {
-			parts[i] = array.MakeArrayOfNull(memory.DefaultAllocator, delta.ArrowType(f.Type), b.NumRows())
-			continue
+			part = array.MakeArrayOfNull(memory.DefaultAllocator, delta.ArrowType(f.Type), b.NumRows())
+		} else if part, err = f.Conform(b.Rows.Column(at)); err != nil {
+			return c, err
 		}
-		var err error
-		if parts[i], err = f.Conform(b.Rows.Column(at)); err != nil {
-			return nil, err
+		if partition {
+			part = emptyAsNull(part)
 		}
+		c.parts = append(c.parts, part)
 	}
-	return array.Concatenate(parts, memory.DefaultAllocator)
+	return c, nil
 }
 
 // emptyAsNull is the column, which it takes, with null for each empty text.
@@ -274,18 +281,18 @@ func emptyAsNull(c arrow.Array) arrow.Array {
 }
 
 func (c *changeRows) release() {
-	for _, col := range c.columns {
-		col.Release()
+	for i := range c.columns {
+		c.columns[i].release()
 	}
 	releaseBatches(c.own)
 	c.columns, c.own = nil, nil
 }
 
-// named are the columns of these names.
+// named are the columns of these names, which union was told are looked at.
 func (c *changeRows) named(names []string) []arrow.Array {
 	out := make([]arrow.Array, len(names))
 	for i, name := range names {
-		out[i] = c.columns[columnNamed(c.schema, name)]
+		out[i] = c.columns[columnNamed(c.schema, name)].parts[0]
 	}
 	return out
 }

@@ -111,7 +111,8 @@ func (u *upsert) waitingRow(r *keyReject) *waitingRow {
 	var columns []arrow.Array
 	for i, f := range u.rows.schema.Fields() {
 		if !u.rows.unsent.Has(int(r.row), i) {
-			one := expr.Take(u.rows.columns[i], []expr.Span{{From: int(r.row), To: int(r.row) + 1}})
+			of, at := u.rows.at(i, r.row)
+			one := expr.Take(of, []expr.Span{{From: int(at), To: int(at) + 1}})
 			fields, columns = append(fields, f), append(columns, one)
 		}
 	}

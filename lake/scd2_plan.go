@@ -288,7 +288,7 @@ func (c cells) equal(a, b values, in func(cellColumn) bool) bool {
 func (c cells) array(column int, at cell) (arrow.Array, int64) {
 	switch at.from {
 	case fromRows:
-		return c.u.rows.columns[c.columns[column].fresh], int64(at.row)
+		return c.u.rows.at(c.columns[column].fresh, at.row)
 	case fromStored:
 		return c.stored.Column(c.columns[column].stored), int64(at.row)
 	}

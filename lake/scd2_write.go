@@ -49,7 +49,7 @@ type keyRows struct {
 // rejects.
 func (h *history) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWriter, err error) {
 	w := &historyWriter{h, &upsertWriter{upsert: h.upsert}}
-	opts := &delta.DMLOptions{TargetFileBytes: h.t.a.opts.TargetFileBytes}
+	opts := &delta.DMLOptions{TargetFileBytes: h.t.a.opts.TargetFileBytes, Buffers: &h.t.a.buffers}
 	if copies := h.t.a.opts.Key.CopyOnWrite; copies {
 		opts.CopyOnWrite = &copies
 	}
@@ -247,20 +247,23 @@ func (h *history) periodColumn(i int, f *delta.Field, periods []period) (arrow.A
 	for n := range periods {
 		cells[n] = h.cells.cell(periods[n].row, i)
 	}
-	fresh, stored := h.sources(i)
+	fresh, stored, err := h.sources(i)
+	if err != nil {
+		return nil, err
+	}
 	return takeCells(f, fresh, stored, cells)
 }
 
 // sources are the column as it came and as it is stored; nil where it is not.
-func (h *history) sources(column int) (fresh, stored arrow.Array) {
+func (h *history) sources(column int) (fresh, stored arrow.Array, err error) {
 	at := h.cells.columns[column]
 	if at.fresh >= 0 {
-		fresh = h.rows.columns[at.fresh]
+		fresh, err = h.rows.column(at.fresh)
 	}
 	if at.stored >= 0 {
 		stored = h.cells.stored.Column(at.stored)
 	}
-	return fresh, stored
+	return fresh, stored, err
 }
 
 // fillPeriods is a column that the target fills: from the change that the period began with, or as it is stored.
@@ -281,7 +284,10 @@ func (h *history) fillPeriods(column int, f *delta.Field, ours fill, periods []p
 	}
 	fresh := ours.column(len(began), func(i int) cause { return h.cause(began[i]) })
 	defer fresh.Release()
-	_, stored := h.sources(column)
+	var stored arrow.Array
+	if at := h.cells.columns[column].stored; at >= 0 {
+		stored = h.cells.stored.Column(at)
+	}
 	return takeCells(f, fresh, stored, cells)
 }
 

@@ -15,8 +15,11 @@ import (
 	"github.com/freshet-io/freshet/internal/keyindex"
 )
 
-// writeRows is how many rows are written at once.
-const writeRows = 32 << 10
+// writeRows is how many rows are written at once, at most; enoughRows are enough for that.
+const (
+	writeRows  = 32 << 10
+	enoughRows = 4 << 10
+)
 
 // upsert is what one commit does to a keyed table, found on one snapshot of it:
 //
@@ -157,8 +160,10 @@ func (u *upsert) collapse() error {
 		lanes[b.Lane] = true
 	}
 	u.lanes = len(lanes)
-	for _, all := range u.together.arrived(skip) {
-		u.keys = append(u.keys, keyChange{key: all[0].key, changes: all})
+	arrived := u.together.arrived(skip)
+	u.keys = make([]keyChange, len(arrived))
+	for i, all := range arrived {
+		u.keys[i] = keyChange{key: all[0].key, changes: all}
 	}
 	return nil
 }

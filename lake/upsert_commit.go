@@ -177,7 +177,7 @@ func (c *commit) prepareAtOnce(ctx context.Context, snap *delta.Snapshot, meta, 
 	if waits != nil {
 		all.batches = slices.Concat(waits.batches, all.batches)
 	}
-	rows, err := all.union(schema, to.PartitionColumns)
+	rows, err := all.union(schema, to.PartitionColumns, c.t.looked())
 	if err != nil {
 		releaseBatches(back)
 		return nil, err

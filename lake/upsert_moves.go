@@ -70,12 +70,14 @@ func (u *upsert) follow(moves []move) error {
 			continue
 		}
 		field, _ := u.schema.Lookup(f.Name)
-		column, err := takeCells(field, u.rows.columns[c], u.stored.column(f.Name), cells)
+		column, err := u.rows.column(c)
+		if err == nil {
+			column, err = takeCells(field, column, u.stored.column(f.Name), cells)
+		}
 		if err != nil {
 			return err
 		}
-		u.rows.columns[c].Release()
-		u.rows.columns[c] = column
+		u.rows.columns[c].replace(column)
 	}
 	u.rows.whole = map[int32]bool{}
 	for row := range found {

@@ -289,7 +289,7 @@ func (c *commit) upsertShare(ctx context.Context, snap *delta.Snapshot, to *delt
 		return nil, err
 	}
 	all := gathered{batches: back, empties: c.keyed.empties}
-	rows, err := all.union(schema, to.PartitionColumns)
+	rows, err := all.union(schema, to.PartitionColumns, c.t.looked())
 	if err != nil {
 		releaseBatches(back)
 		return nil, err

@@ -39,7 +39,7 @@ func (u *upsert) write(ctx context.Context, meta *delta.Metadata) (*upsertWriter
 func (u *upsert) begin(ctx context.Context, meta *delta.Metadata) (*upsertWriter, error) {
 	w := &upsertWriter{upsert: u, numbers: map[keyindex.FileID]int{}}
 	copies := u.t.a.opts.Key.CopyOnWrite
-	opts := &delta.DMLOptions{TargetFileBytes: u.t.a.opts.TargetFileBytes}
+	opts := &delta.DMLOptions{TargetFileBytes: u.t.a.opts.TargetFileBytes, Buffers: &u.t.a.buffers}
 	if copies {
 		opts.CopyOnWrite = &copies
 	}
@@ -69,13 +69,26 @@ func (w *upsertWriter) putAll(ctx context.Context) error {
 	}
 	put = w.asTheyCame(put)
 	for len(put) > 0 {
-		n := min(len(put), writeRows)
+		n := w.atOnce(put)
 		if err := w.putKeys(ctx, put[:n]); err != nil {
 			return err
 		}
 		put = put[n:]
 	}
 	return w.deleteKeys(ctx, gone)
+}
+
+// atOnce is how many of the keys, as they came, are written at once: of those of one batch, if they are enough, since what
+// lies in one array need not be copied.
+func (u *upsert) atOnce(keys []int) int {
+	most := min(len(keys), writeRows)
+	batch := func(n int) int32 { return u.rows.from[u.keys[keys[n]].last] }
+	for n := enoughRows; n < most; n++ {
+		if batch(n) != batch(n-1) {
+			return n
+		}
+	}
+	return most
 }
 
 // asTheyCame puts keys in the order of the rows that changed them last, so that what came together lies together.
@@ -296,8 +309,8 @@ func (u *upsert) tableRows(rows int, column func(i int, f *delta.Field) (arrow.A
 	return array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, int64(rows)), nil
 }
 
-// wholeRows are the rows of the last changes, as spans; nil when one of them does not say all that the source has.
-func (u *upsert) wholeRows(puts []put) []expr.Span {
+// wholeRows are the rows of the last changes; nil when one of them does not say all that the source has.
+func (u *upsert) wholeRows(puts []put) *picked {
 	rows := make([]int32, len(puts))
 	for n, k := range puts {
 		if k.delete || u.rows.unsent.Any(int(k.last)) {
@@ -305,11 +318,11 @@ func (u *upsert) wholeRows(puts []put) []expr.Span {
 		}
 		rows[n] = k.last
 	}
-	return spansOf(rows)
+	return u.rows.pick(rows)
 }
 
 // assembleColumn is one column of assemble; nil for one that the writer fills in. whole is wholeRows.
-func (u *upsert) assembleColumn(f *delta.Field, puts []put, whole []expr.Span) (arrow.Array, error) {
+func (u *upsert) assembleColumn(f *delta.Field, puts []put, whole *picked) (arrow.Array, error) {
 	at := columnNamed(u.rows.schema, f.Name)
 	if ours, is := fillNamed(u.t.a.fills, f.Name); is {
 		return u.fill(ours, puts), nil
@@ -318,11 +331,14 @@ func (u *upsert) assembleColumn(f *delta.Field, puts []put, whole []expr.Span) (
 	case at < 0 && (u.stored == nil || f.Generated() || f.Name == DeletedAtColumn):
 		return nil, nil
 	case at >= 0 && whole != nil:
-		return expr.Take(u.rows.columns[at], whole), nil
+		return u.rows.take(at, whole)
 	}
 	var fresh arrow.Array
 	if at >= 0 {
-		fresh = u.rows.columns[at]
+		var err error
+		if fresh, err = u.rows.column(at); err != nil {
+			return nil, err
+		}
 	}
 	stored := u.stored.column(f.Name)
 	cells := make([]cell, len(puts))

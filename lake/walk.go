@@ -31,6 +31,9 @@ func (u *upsert) walk(i int) act {
 	k := &u.keys[i]
 	*k = keyChange{key: k.key, changes: k.changes}
 	there := u.there(i)
+	if len(k.changes) == 1 && u.settles(k.changes[0].row) {
+		return u.settled(k, k.changes[0].row, there)
+	}
 	w := walk{u: u, i: i, k: k, there: there, based: there, marked: there && u.storedIsDeleted(i), row: noRow, mark: noRow,
 		moved: noRow}
 	if u.index.sequence != nil && (there || u.isBuried(i)) {
@@ -54,6 +57,24 @@ func (u *upsert) walk(i int) act {
 		}
 	}
 	return w.end()
+}
+
+// settles reports whether a change that is the only one of its key makes the key's row whatever was there, so that no walk
+// is needed: it is a whole row, and nothing but its place orders it.
+func (u *upsert) settles(row int32) bool {
+	return u.index.sequence == nil && !u.rows.removes(row) && !u.rows.partial(row)
+}
+
+// settled is what becomes of a key by such a change.
+func (u *upsert) settled(k *keyChange, row int32, there bool) act {
+	k.last, k.based, k.moved = row, there, noRow
+	if there {
+		return actUpdate
+	}
+	if u.updates(row) {
+		u.counts.inserts++
+	}
+	return actInsert
 }
 
 // contend finds rows of the greatest sequence of a key that came by several lanes and say different things: none of them
@@ -267,15 +288,16 @@ func (w *walk) says(row int32) bool {
 		if u.rows.unsent.Has(int(row), c) {
 			continue
 		}
-		mine, there, at := u.rows.columns[c], arrow.Array(nil), int64(0)
+		mine, own := u.rows.at(c, row)
+		there, at := arrow.Array(nil), int64(0)
 		told := slices.IndexFunc(puts, func(p int32) bool { return !u.rows.unsent.Has(int(p), c) })
 		if told >= 0 {
-			there, at = mine, int64(puts[told])
+			there, at = u.rows.at(c, puts[told])
 		} else if w.based {
 			there, at = u.stored.column(f.Name), int64(u.stored.of[w.i])
 		}
-		same := there == nil && mine.IsNull(int(row)) ||
-			there != nil && array.SliceEqual(mine, int64(row), int64(row)+1, there, at, at+1)
+		same := there == nil && mine.IsNull(int(own)) ||
+			there != nil && array.SliceEqual(mine, own, own+1, there, at, at+1)
 		if !same {
 			return false
 		}
