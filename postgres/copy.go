@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -124,45 +125,56 @@ func (c *copyReader) refuse(b []byte, why error) (rest []byte, err error) {
 	return b[end+1:], c.reject(b[:end], reject)
 }
 
-// line takes the row at the front of b and returns what is behind it, which is not nil; nil when b ends before the row.
+// line takes the row at the front of b and returns what is behind it, which is not nil; nil when b ends before the row. What
+// a backslash stands for is no end: the server writes those as letters.
 func (c *copyReader) line(b []byte) (rest []byte, err error) {
-	columns := len(c.rows.places)
-	from, escaped := 0, false
-	for column, i := 0, 0; ; i++ {
-		if i == len(b) {
-			return nil, nil
+	end := bytes.IndexByte(b, '\n')
+	if end < 0 {
+		return nil, nil
+	}
+	line, columns := b[:end], len(c.rows.places)
+	plain, ascii := bytes.IndexByte(line, '\\') < 0, isASCII(line)
+	for column := 0; ; column++ {
+		value, tab := line, bytes.IndexByte(line, '\t')
+		if tab >= 0 {
+			value, line = line[:tab], line[tab+1:]
 		}
-		switch b[i] {
-		case '\\':
-			escaped = true // what it stands for is no end: the server writes those as letters
-			continue
-		case '\t', '\n':
-		default:
-			continue
-		}
-		if column == columns || b[i] == '\n' && column != columns-1 {
+		switch {
+		case column == columns || tab < 0 && column != columns-1:
 			return nil, fmt.Errorf("the server sent a row of another number of columns, want %d", columns)
+		case !plain && bytes.IndexByte(value, '\\') >= 0:
+			err = c.escaped(column, value)
+		case ascii:
+			err = c.rows.ascii(column, value)
+		default:
+			err = c.rows.text(column, value)
 		}
-		if err := c.value(column, b[from:i], escaped); err != nil {
-			return nil, err
+		if err != nil || tab < 0 {
+			return b[end+1:], err
 		}
-		if b[i] == '\n' {
-			return b[i+1:], nil
-		}
-		column, from, escaped = column+1, i+1, false
 	}
 }
 
-func (c *copyReader) value(column int, value []byte, escaped bool) error {
-	switch {
-	case !escaped:
-		return c.rows.text(column, value)
-	case len(value) == 2 && value[1] == 'N':
+// escaped takes a value with a backslash.
+func (c *copyReader) escaped(column int, value []byte) error {
+	if len(value) == 2 && value[1] == 'N' {
 		c.rows.null(column)
 		return nil
 	}
 	c.scratch = unescape(c.scratch[:0], value)
 	return c.rows.text(column, c.scratch)
+}
+
+// isASCII reports whether no byte is above 0x7f.
+func isASCII(b []byte) bool {
+	var all uint64
+	for ; len(b) >= 8; b = b[8:] {
+		all |= binary.LittleEndian.Uint64(b)
+	}
+	for _, c := range b {
+		all |= uint64(c)
+	}
+	return all&0x8080808080808080 == 0
 }
 
 // unescape appends a value with what its backslashes stand for.

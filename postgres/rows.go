@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/internal/column"
 )
 
 // rows collects rows of one table into columns, value by value, in the text that the server writes of them. A row is
@@ -18,6 +19,7 @@ type rows struct {
 	schema *arrow.Schema
 	places []int // of the table's columns in the schema; -1: it is not there
 	cells  []*cell
+	texts  []*column.Text // of the table's columns: those that take text as it stands; nil: others
 	mask   *freshet.Mask
 	n      int // rows that end has ended
 	size   int // bytes of text given since take
@@ -27,7 +29,7 @@ type rows struct {
 // of its columns. Errors: a column whose values do not go into its type.
 func newRows(t *typeMap, table *Table, schema *arrow.Schema) (*rows, error) {
 	r := &rows{table: table, schema: schema, places: make([]int, len(table.Columns)),
-		cells: make([]*cell, schema.NumFields())}
+		cells: make([]*cell, schema.NumFields()), texts: make([]*column.Text, len(table.Columns))}
 	for i := range table.Columns {
 		c := &table.Columns[i]
 		r.places[i] = indexOf(schema, columnName(c.Name))
@@ -45,6 +47,9 @@ func newRows(t *typeMap, table *Table, schema *arrow.Schema) (*rows, error) {
 			made.beStrict()
 		}
 		r.cells[r.places[i]] = made
+		if d, is := made.decoder.(*textDecoder); is && !d.padded {
+			r.texts[i] = d.store
+		}
 	}
 	for i, c := range r.cells {
 		if c == nil {
@@ -79,6 +84,16 @@ func (r *rows) text(column int, value []byte) error {
 		return r.fault(place, v, value)
 	}
 	return nil
+}
+
+// ascii is text of a value that is known to have no byte above 0x7f.
+func (r *rows) ascii(column int, value []byte) error {
+	if t := r.texts[column]; t != nil {
+		r.size += len(value)
+		t.Append(value)
+		return nil
+	}
+	return r.text(column, value)
 }
 
 // null appends a null to a column of the table.
