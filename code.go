@@ -21,6 +21,9 @@ const (
 	CodeForgotten         Code = "FRE-2103" // the origin's group knows a lane that the table does not
 	CodeTableChanged      Code = "FRE-2104" // the origin's table was changed, and its policy is to stop
 	CodeUndecodable       Code = "FRE-2105" // the origin fails to read its own log, each time at the same place
+	CodeSlotLost          Code = "FRE-2106" // the origin's slot is gone, or of no use any more
+	CodeSlotMoved         Code = "FRE-2107" // the origin's slot begins behind what a table holds
+	CodeTimeline          Code = "FRE-2108" // the server that answers has not what was read already
 	CodeTooManyRejects    Code = "FRE-2201" // quarantine takes more than the set share
 
 	CodeEmptyPayload   Code = "FRE-3001" // nothing to decode

@@ -61,7 +61,8 @@ type Held struct {
 	Place     string        // for people: "slot freshet_shop"
 	Retained  int64         // bytes that it keeps
 	Behind    int64         // bytes that came since what every table holds
-	PerSecond int64         // bytes that come in a second; 0: not known yet
-	Safe      int64         // bytes that may come until it drops what we need; -1: there is no such bound
-	Left      time.Duration // until then, at this rate; 0: not known, or there is no bound
+	PerSecond int64         // bytes by which that grows in a second; 0: it does not, or it is not known yet
+	Safe      int64         // bytes that may come until it drops what we need, or its disk is full; -1: no bound is known
+	Left      time.Duration // until then, at this rate; 0: it does not grow, or there is no bound
+	Disk      bool          // the bound is its disk
 }

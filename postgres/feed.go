@@ -20,6 +20,7 @@ type feed struct {
 	name  string    // of the table that they are for
 	of    [2]string // schema and name of the table in the source
 	load  *load     // its history; nil: all of that is returned
+	begun bool      // the table had nothing before
 	whose uint32    // OID of the table that this is the history of
 	oid   uint32    // the table's, as the log said last; 0: it has not
 	lane  freshet.Lane
@@ -71,7 +72,7 @@ type origin struct {
 func (f *feed) change(m *pgoutput.Message, o *origin) {
 	var before, after left
 	if f.load != nil {
-		before, after = f.load.sides(m, o.xid)
+		before, after = f.load.sides(m, o.transaction)
 	}
 	known := m.Old
 	if m.OldKey {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/lake"
@@ -25,6 +27,57 @@ func (m *mirror) fails(t *testing.T, code freshet.Code, words string) {
 	}
 }
 
+// A server that was told to keep little log gives the slot up, which is told beforehand by Problem, and by its name afterwards; the
+// tables stay as they are.
+func TestSlot_LogRemoved_ToldAndNamed(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, mirroredDDL)
+		m := newMirror(t, address)
+		m.catchUp(t)
+		boundLog(t, conn, "48MB")
+		state := func() *SlotState {
+			t.Helper()
+			s, err := ReadSlot(t.Context(), address, &m.options, time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		first := state()
+		if first.Problem() != "" || first.Active || first.Safe < 0 || len(first.Tables) != 4 || first.End == 0 {
+			t.Errorf("got %+v, want a slot that nothing is wrong with, and the tables", first)
+		}
+		told := first
+		for n := 0; told.Lost == ""; n++ {
+			if n > 40 {
+				t.Fatalf("got %+v, want the slot lost", told)
+			}
+			do(t, conn, "select pg_logical_emit_message(false, 'test', repeat('x', 4 << 20)); checkpoint")
+			now := state()
+			if now.Lost != "" && told.Problem() == "" {
+				t.Errorf("got %+v just before the slot was lost, want it told", told)
+			}
+			told = now
+		}
+		if !strings.Contains(told.Problem(), "lost") {
+			t.Errorf("got the problem %q, want it to say that the slot is lost", told.Problem())
+		}
+		m.fails(t, freshet.CodeSlotLost, "invalidated")
+	})
+}
+
+// boundLog has the server keep so much log for slots at most, until the test ends.
+func boundLog(t *testing.T, conn *pgconn.PgConn, size string) {
+	t.Helper()
+	do(t, conn, "alter system set max_slot_wal_keep_size = '"+size+"'")
+	do(t, conn, "select pg_reload_conf()")
+	t.Cleanup(func() {
+		do(t, conn, "alter system reset max_slot_wal_keep_size")
+		do(t, conn, "select pg_reload_conf()")
+	})
+}
+
 // Whatever makes the log have a hole stops the pipeline, each by its name, and the tables stay as they are.
 func TestSlot_Gaps_EachNamed(t *testing.T) {
 	onServers(t, func(t *testing.T, address string) {
@@ -38,17 +91,17 @@ func TestSlot_Gaps_EachNamed(t *testing.T) {
 
 		do(t, conn, "insert into public.keyed (id, n) values (2, 2)")
 		do(t, conn, "select pg_replication_slot_advance("+slot+", pg_current_wal_lsn())")
-		m.fails(t, freshet.CodeGap, "the changes between are gone")
+		m.fails(t, freshet.CodeSlotMoved, "the changes between are gone")
 
 		do(t, conn, "select pg_drop_replication_slot("+slot+")")
-		m.fails(t, freshet.CodeGap, "no such slot")
+		m.fails(t, freshet.CodeSlotLost, "no such slot")
 
 		do(t, conn, "select pg_create_logical_replication_slot("+slot+", 'test_decoding')")
 		m.fails(t, freshet.CodeBadValue, `plugin "test_decoding"`)
 		do(t, conn, "select pg_drop_replication_slot("+slot+")")
 
 		do(t, conn, "select pg_create_logical_replication_slot("+slot+", 'pgoutput')")
-		m.fails(t, freshet.CodeGap, "the changes between are gone")
+		m.fails(t, freshet.CodeSlotMoved, "the changes between are gone")
 		if got := m.rows(t, "public_keyed", "id"); len(got) != 1 {
 			t.Errorf("got the rows %v, want those before the gap", got)
 		}

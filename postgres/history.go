@@ -12,12 +12,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
 )
 
 // History says how the rows are loaded that are in tables already. The zero value of each field means its default.
 type History struct {
 	// Skip has only what happens from now on returned. A table whose loading has begun is loaded to its end.
 	Skip bool
+	// Address is that of a standby of the server, from which rows are read: it is waited for while it is behind what the log has told.
+	// Default: the server itself.
+	Address string
 	// Parallel is how many connections read at most. It begins with one, and one is added whenever chunks come without
 	// trouble. Default 4.
 	Parallel int
@@ -63,6 +67,8 @@ type history struct {
 	good   int // chunks since the limit was changed
 	notYet time.Time
 
+	identity string // of the database whose log is read
+
 	mu   sync.Mutex
 	idle []*pgconn.PgConn
 }
@@ -77,8 +83,8 @@ func newHistory(s *Source) *history {
 func (h *history) add(f *feed, oid uint32) {
 	id := strconv.FormatUint(uint64(oid), 10)
 	f.load = &load{feed: f, oid: oid, lane: freshet.Lane{Origin: f.lane.Origin, OriginID: f.lane.OriginID, Name: id},
-		rows: min(firstRows, h.s.o.History.ChunkRows), hidden: map[uint32]struct{}{}}
-	h.loads = append(h.loads, f.load)
+		rows: min(firstRows, h.s.o.History.ChunkRows), hidden: map[uint32]pgoutput.LSN{}}
+	h.loads, h.identity = append(h.loads, f.load), f.lane.OriginID
 }
 
 // remove ends the history of the load.
@@ -101,7 +107,20 @@ func (h *history) poke() {
 
 // holds reports whether the transaction has to wait until rows are returned that do not show it.
 func (h *history) holds(a arrival) bool {
-	return slices.ContainsFunc(h.loads, func(l *load) bool { return l.holds(a.transaction.xid) })
+	return slices.ContainsFunc(h.loads, func(l *load) bool { return l.holds(a.transaction) })
+}
+
+// doubt has rows read again of which nobody knows whether they show the transaction, which is let pass. Only a standby leaves that
+// open, and only of what committed in the moment when the rows began to be read.
+func (h *history) doubt(ctx context.Context, a arrival) error {
+	for _, l := range slices.Clone(h.loads) {
+		if l.doubts(a.transaction) {
+			if err := h.failed(ctx, l, errUnsettled); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // step takes a step of the history if there is one to take: it returns rows, finishes a chunk, or begins the next.
@@ -153,7 +172,13 @@ func (h *history) advance(ctx context.Context, l *load) (bool, error) {
 		return false, nil
 	}
 	if !h.due(w) {
+		if h.stuck(w) {
+			return true, h.failed(ctx, l, errUnsettled)
+		}
 		return false, nil
+	}
+	if w.seen.replay != nil {
+		w.seen.replay.closed = true
 	}
 	select {
 	case p, more := <-w.parts:
@@ -176,13 +201,21 @@ func (h *history) advance(ctx context.Context, l *load) (bool, error) {
 // transaction that it does not see.
 func (h *history) due(w *window) bool {
 	next := h.s.next
-	return h.s.reached >= w.high || next != nil && !w.seen.sees(next.transaction.xid)
+	return w.closed() || h.s.reached >= w.high || next != nil && w.seen.sight(next.transaction) == unseen
+}
+
+// stuckAfter is how long the log may not go on until rows are read again that do not tell whether they show what comes next.
+const stuckAfter = time.Second
+
+// stuck reports whether the log does not go on behind the place at which the rows of the window were read, and must.
+func (h *history) stuck(w *window) bool {
+	return !w.seen.exact() && h.s.next == nil && h.s.reached >= logEnd(w.seen.replay.after) && time.Since(w.opened) > stuckAfter
 }
 
 // past reports whether the stream has taken all that the watermark may see.
 func (h *history) past(w *window) bool {
 	next := h.s.next
-	return h.s.reached >= w.high || next != nil && next.transaction.end > w.high
+	return w.closed() || h.s.reached >= w.high || next != nil && next.transaction.end > w.high
 }
 
 // crossed reports whether the stream cannot get past the first window's watermark, since its next transaction waits for the rows
@@ -190,7 +223,7 @@ func (h *history) past(w *window) bool {
 // opened again, when it is.
 func (h *history) crossed(l *load) bool {
 	next := h.s.next
-	return next != nil && l.holds(next.transaction.xid)
+	return next != nil && l.holds(next.transaction)
 }
 
 // close finishes the first chunk of the load, behind the stream up to here.
@@ -339,7 +372,40 @@ func (h *history) take(ctx context.Context) (*pgconn.PgConn, error) {
 	if conn != nil && !conn.IsClosed() {
 		return conn, nil
 	}
-	return dial(ctx, h.s.address, false)
+	if h.s.o.History.Address == "" {
+		return dial(ctx, h.s.address, false)
+	}
+	return h.dialReplica(ctx)
+}
+
+// dialReplica connects to the standby that rows are to be read from. Errors: those of dial; CodeOriginChanged for one of another
+// cluster or database.
+func (h *history) dialReplica(ctx context.Context) (*pgconn.PgConn, error) {
+	conn, err := dial(ctx, h.s.o.History.Address, false)
+	if err != nil {
+		return nil, err
+	}
+	found, err := query(ctx, conn, "select system_identifier || '/' || d.oid from pg_catalog.pg_control_system(), "+
+		"pg_catalog.pg_database d where d.datname = pg_catalog.current_database()")
+	if err == nil {
+		if got, want := string(found[0][0]), h.identity; got != want {
+			err = &freshet.Error{Code: freshet.CodeOriginChanged, Class: freshet.ClassInput, Place: "history.url",
+				Msg: fmt.Sprintf("it is another database than the one whose log is read: its identity is %s, and that of the other %s", got, want),
+				Fix: "name a standby of the server at url"}
+		}
+	}
+	if err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return conn, nil
+}
+
+// noReplica says that rows were to be read from a standby, and a primary answers: it may have been promoted, and then has other rows.
+func (h *history) noReplica() error {
+	return &freshet.Error{Code: freshet.CodeTimeline, Class: freshet.ClassInput, Place: "history.url",
+		Msg: "the server is no standby: it may have been promoted, and then its rows are not those that the log tells of",
+		Fix: "name a standby of the server at url, or leave history.url out"}
 }
 
 // giveBack keeps a connection for later, unless it is in a transaction still.

@@ -52,11 +52,11 @@ type load struct {
 	// ahead are the chunks behind done that a process before has planned: of several tables that the rows go to, some may hold
 	// them. Changes that they show are returned for those, as Batch.Covered says.
 	ahead   []chunk
-	hidden  map[uint32]struct{} // transactions with changes that were left out, not yet seen by a watermark
-	settled uint64              // transactions that began before must have ended
-	indices []int               // of the key's columns in the rows of the log
-	of      *Table              // that indices are of
-	values  [2][][]byte         // of a change: the key before, and after
+	hidden  map[uint32]pgoutput.LSN // transactions with changes that were left out, not yet seen by a watermark, and their ends
+	settled uint64                  // transactions that began before must have ended
+	indices []int                   // of the key's columns in the rows of the log
+	of      *Table                  // that indices are of
+	values  [2][][]byte             // of a change: the key before, and after
 }
 
 // batch is one without rows.
@@ -172,7 +172,7 @@ type left struct {
 }
 
 // sides says what becomes of the rows of a change: of the one before, and of the one after.
-func (l *load) sides(m *pgoutput.Message, xid uint32) (before, after left) {
+func (l *load) sides(m *pgoutput.Message, t *transaction) (before, after left) {
 	if l.of != l.feed.table {
 		l.find(l.feed.table)
 	}
@@ -188,7 +188,7 @@ func (l *load) sides(m *pgoutput.Message, xid uint32) (before, after left) {
 			}
 			l.values[at] = append(l.values[at], v)
 		}
-		return l.side(l.values[at], xid)
+		return l.side(l.values[at], t)
 	}
 	if m.New != nil {
 		after = row(1, m.New, m.Old)
@@ -209,7 +209,7 @@ func (l *load) find(t *Table) {
 }
 
 // side says what becomes of a change to the row of this key. If it is left out that is noted.
-func (l *load) side(values [][]byte, xid uint32) left {
+func (l *load) side(values [][]byte, t *transaction) left {
 	if l.ended || l.upto != nil && l.upto.compare(l.key, values) <= 0 {
 		return left{}
 	}
@@ -217,12 +217,12 @@ func (l *load) side(values [][]byte, xid uint32) left {
 		if w.upto != nil && w.upto.compare(l.key, values) > 0 {
 			continue
 		}
-		if !w.seen.sees(xid) {
+		if w.seen.sight(t) == unseen {
 			return left{}
 		}
 		break
 	}
-	l.hidden[xid] = struct{}{}
+	l.hidden[t.xid] = t.end
 	for _, c := range l.ahead {
 		if c.upto == nil || c.upto.compare(l.key, values) <= 0 {
 			return left{covered: c.seq}
@@ -233,8 +233,8 @@ func (l *load) side(values [][]byte, xid uint32) left {
 
 // settle fails with errUnsettled when a watermark does not see what it must, and forgets the transactions that it sees.
 func (l *load) settle(v *visibility) error {
-	for xid := range l.hidden {
-		if v.sees(xid) {
+	for xid, end := range l.hidden {
+		if v.sight(&transaction{xid: xid, end: end}) == seen {
 			delete(l.hidden, xid)
 		}
 	}
@@ -245,8 +245,14 @@ func (l *load) settle(v *visibility) error {
 }
 
 // holds reports whether a change of the transaction may have to come behind rows that are still being read.
-func (l *load) holds(xid uint32) bool {
-	return slices.ContainsFunc(l.windows, func(w *window) bool { return !w.returned && !w.seen.sees(xid) })
+func (l *load) holds(t *transaction) bool {
+	return slices.ContainsFunc(l.windows, func(w *window) bool { return !w.returned && w.seen.sight(t) == unseen })
+}
+
+// doubts reports whether nobody knows on which side of rows that are being read the transaction is, and it changed the table.
+func (l *load) doubts(t *transaction) bool {
+	_, touched := t.touched[l.oid]
+	return touched && slices.ContainsFunc(l.windows, func(w *window) bool { return !w.returned && w.seen.sight(t) == unknown })
 }
 
 // from is the table as its own rows, or those of its partitions, are selected.

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
 )
 
 // plan is where the next chunk of a table ends, while it is found out and until the chunk is opened.
@@ -78,20 +79,24 @@ func (h *history) look(ctx context.Context, l *load) error {
 
 // ground finds out which transactions must have ended before rows are read: those of which the log may not tell all, and, if
 // the server has commits wait for a standby while the log tells of them already, those that were under way when a process
-// before left them to rows that were still to be read.
+// before left them to rows that were still to be read. Those with the highest numbers are no part of a snapshot yet, but each
+// holds a lock of its own.
 func (h *history) ground(ctx context.Context, conn *pgconn.PgConn, l *load) error {
 	found, err := query(ctx, conn, "select txid_snapshot_xmax(txid_current_snapshot()), "+
-		"current_setting('synchronous_standby_names') <> '', pg_is_in_recovery()")
+		"current_setting('synchronous_standby_names') <> '', (select string_agg(transactionid::text, ',') from "+
+		"pg_catalog.pg_locks where locktype = 'transactionid' and mode = 'ExclusiveLock')")
 	if err != nil {
 		return h.s.ailing(err)
 	}
-	if found[0][2][0] == 't' {
-		return &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput, Place: h.s.server.database,
-			Msg: "a standby answers, and this version loads tables from a primary alone",
-			Fix: "connect to the primary, or say history: {load: none}"}
-	}
 	if l.late || l.resumed && found[0][1][0] == 't' {
-		l.settled = max(l.settled, uint64(number(found[0][0])))
+		least := uint64(number(found[0][0]))
+		l.settled = max(l.settled, least)
+		for _, xid := range bytes.Split(found[0][2], []byte(",")) {
+			n := number(xid)
+			if ahead := int32(uint32(n) - uint32(least)); n > 0 && ahead >= 0 {
+				l.settled = max(l.settled, least+uint64(ahead)+1)
+			}
+		}
 	}
 	l.late, l.resumed = false, false
 	return nil
@@ -230,7 +235,11 @@ func (p *plan) find(ctx context.Context, key []keyColumn, from string,
 func (h *history) open(ctx context.Context, l *load) error {
 	p := l.plan
 	began := time.Now()
-	mark, err := openWindow(ctx, p.conn, l.table, l.shape)
+	need := max(h.s.position, pgoutput.LSN(l.feed.after)) // what was left out is before that
+	mark, err := openWindow(ctx, p.conn, l.table, l.shape, need)
+	if err == nil && mark.seen.replay == nil && h.s.o.History.Address != "" {
+		err = h.noReplica()
+	}
 	if err == nil {
 		err = l.settle(&mark.seen)
 	}
@@ -280,6 +289,10 @@ func (h *history) forget(ctx context.Context, l *load) error {
 	if err != nil {
 		return err
 	}
+	before, err := awaitReplay(ctx, conn, 0)
+	if err != nil {
+		return err
+	}
 	found, err := query(ctx, conn, "select txid_current_snapshot()")
 	if err != nil {
 		return err
@@ -287,6 +300,9 @@ func (h *history) forget(ctx context.Context, l *load) error {
 	v, err := parseVisibility(found[0][0])
 	if err != nil {
 		return err
+	}
+	if before > 0 {
+		v.replay = &replay{before: before, after: before}
 	}
 	if err := l.settle(&v); !errors.Is(err, errUnsettled) {
 		return err

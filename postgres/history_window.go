@@ -63,17 +63,26 @@ var errUnsettled = errors.New("transactions have not ended")
 // errReshaped says that the table has other columns than those that were to be read.
 var errReshaped = errors.New("the table has other columns now")
 
+// errBehind says that a standby has not replayed the log up to where it must be.
+var errBehind = errors.New("the standby is behind the changes that were left out")
+
 // openWindow begins a transaction and learns what it sees. The table is locked first, as every reader locks it: it is neither
-// truncated nor altered until the rows are read. Errors: errReshaped, those of the connection.
-func openWindow(ctx context.Context, conn *pgconn.PgConn, t *catalogTable, shape string) (*watermark, error) {
+// truncated nor altered until the rows are read. A standby is waited for until it has replayed the log up to need. Errors:
+// errReshaped, errBehind, errUnsettled, those of the connection.
+func openWindow(ctx context.Context, conn *pgconn.PgConn, t *catalogTable, shape string, need pgoutput.LSN) (*watermark, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+	before, err := awaitReplay(ctx, conn, need)
+	if err != nil {
+		return nil, err
+	}
 	results, err := conn.Exec(ctx, fmt.Sprintf(`begin isolation level repeatable read read only;
 set local lock_timeout = '2s';
 lock table %s in access share mode;
-select txid_current_snapshot(), pg_current_wal_insert_lsn(), (extract(epoch from clock_timestamp()) * 1000000)::int8,
+select txid_current_snapshot(), case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_insert_lsn() end,
+  (extract(epoch from clock_timestamp()) * 1000000)::int8,
   (select string_agg(attname || ' ' || atttypid || ' ' || atttypmod, ',' order by attnum) from pg_attribute
-  where attrelid = %d and attnum > 0 and not attisdropped)`, t.from(), t.OID)).ReadAll()
+  where attrelid = %d and attnum > 0 and not attisdropped), pg_is_in_recovery()`, t.from(), t.OID)).ReadAll()
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +96,40 @@ select txid_current_snapshot(), pg_current_wal_insert_lsn(), (extract(epoch from
 	}
 	high, err := pgoutput.ParseLSN(string(row[1]))
 	w.high = logEnd(high)
+	if standby := string(row[4]) == "t"; standby != (before > 0) { // it was promoted just now
+		return nil, errUnsettled
+	}
+	if before > 0 {
+		w.seen.replay = &replay{before: before, after: high}
+		if !w.seen.exact() {
+			w.high = high + recordStart + 1
+		}
+	}
 	return w, err
 }
+
+// awaitReplay waits until a standby has replayed the log up to need, and returns up to where it has; 0: it is none.
+func awaitReplay(ctx context.Context, conn *pgconn.PgConn, need pgoutput.LSN) (pgoutput.LSN, error) {
+	for {
+		found, err := query(ctx, conn, "select pg_last_wal_replay_lsn() where pg_is_in_recovery()")
+		if ctx.Err() != nil {
+			return 0, errBehind
+		}
+		if err != nil || len(found) == 0 {
+			return 0, err
+		}
+		at, err := pgoutput.ParseLSN(string(found[0][0]))
+		if err != nil || at >= need {
+			return at, err
+		}
+		if sleep(ctx, askEvery) != nil {
+			return 0, errBehind
+		}
+	}
+}
+
+// closed reports whether rows were returned of a standby's snapshot: what comes now is behind it.
+func (w *window) closed() bool { return w.seen.replay != nil && w.seen.replay.closed }
 
 // read reads the rows of the window and hands them over in parts, and ends the transaction. It is a goroutine of the history's,
 // to which the connection goes back.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -14,20 +16,41 @@ import (
 
 // notice is what became of the tables that are read, as the publication says: the log tells of a table only with its first change.
 type notice struct {
-	come []*catalogTable // published now
-	gone []string        // published no longer, although they are there: "public.orders"
+	timeline string          // of a server, which was a standby and is none any more; "": nothing became of it
+	started  string          // when it was
+	come     []*catalogTable // published now
+	gone     []string        // published no longer, or were not for a while, although they are there: "public.orders"
 }
 
 // member is a table of the database, and whether the publication has it.
 type member struct {
+	schema    string
 	oid       string
 	published bool
+	since     string // what the publication has it by; "": not known
+}
+
+// memberSince is what a publication has a table by: the object that was made when it was added, itself or its schema, or the
+// publication where that is of all tables. One that was taken out and put back has another.
+const memberSince = `coalesce(
+  (select r.oid from pg_catalog.pg_publication_rel r where r.prpubid = b.oid and r.prrelid = c.oid),
+  (select n.oid from pg_catalog.pg_publication_namespace n where n.pnpubid = b.oid and n.pnnspid = c.relnamespace),
+  case when b.puballtables then b.oid end)`
+
+// sinceOf is memberSince for a server's version.
+func sinceOf(version int) string {
+	if version >= 150000 {
+		return memberSince
+	}
+	return strings.Replace(memberSince, "(select n.oid from pg_catalog.pg_publication_namespace n where n.pnpubid = b.oid and "+
+		"n.pnnspid = c.relnamespace)", "null::oid", 1)
 }
 
 // readMembers returns the tables that the patterns select and that a publication may have, by their names.
 func readMembers(ctx context.Context, conn *pgconn.PgConn, o *Options) (map[string]member, error) {
-	found, err := query(ctx, conn, `select n.nspname, c.relname, c.oid, p.tablename is not null
+	found, err := query(ctx, conn, `select n.nspname, c.relname, c.oid, p.tablename is not null, `+sinceOf(serverVersion(conn))+`
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  left join pg_catalog.pg_publication b on b.pubname = $1
   left join pg_catalog.pg_publication_tables p on p.pubname = $1 and p.schemaname = n.nspname and p.tablename = c.relname
 where c.relkind in ('r', 'p') and (p.tablename is not null or not c.relispartition and c.relpersistence = 'p'
   and n.nspname not like 'pg\_%' and n.nspname <> 'information_schema')`, o.Publication)
@@ -37,7 +60,7 @@ where c.relkind in ('r', 'p') and (p.tablename is not null or not c.relispartiti
 	all := map[string]member{}
 	for _, r := range found {
 		if schema, name := string(r[0]), string(r[1]); selected(o.Tables, schema, name) {
-			all[schema+"."+name] = member{string(r[2]), string(r[3]) == "t"}
+			all[schema+"."+name] = member{schema, string(r[2]), string(r[3]) == "t", string(r[4])}
 		}
 	}
 	return all, nil
@@ -59,7 +82,7 @@ func (w *watch) look(ctx context.Context) (n notice, ok bool, err error) {
 	for name, m := range now {
 		was, known := before[name]
 		switch {
-		case known && was.oid == m.oid && was.published && !m.published:
+		case known && was.oid == m.oid && was.published && (!m.published || was.since != "" && m.since != was.since):
 			n.gone = append(n.gone, name)
 		case m.published && !(known && was.published), !known || was.oid != m.oid:
 			fresh = append(fresh, name)
@@ -94,7 +117,7 @@ func (w *watch) take(ctx context.Context, names []string) ([]*catalogTable, erro
 		if _, in := p.Tables[t.String()]; in && t.keyless(w.o) == "" {
 			p.restrict(t)
 			come = append(come, t)
-			w.members[t.String()] = member{fmt.Sprint(t.OID), true}
+			w.members[t.String()] = member{t.Schema, fmt.Sprint(t.OID), true, ""}
 		}
 	}
 	return come, nil
@@ -122,6 +145,8 @@ func (p *publication) extend(ctx context.Context, conn *pgconn.PgConn, o *Option
 		switch {
 		case errors.As(err, &said) && said.Code == "42501":
 			o.Log.Warn("a table is left out", "table", t.String(), "why", "our role must not add it to the publication: "+sql)
+		case errors.As(err, &said) && said.Code == readOnly:
+			o.Log.Warn("a table is left out", "table", t.String(), "why", "a standby cannot add it to the publication; on the primary: "+sql)
 		case err != nil:
 			return fmt.Errorf("%s: %w", sql, err)
 		default:
@@ -134,6 +159,11 @@ func (p *publication) extend(ctx context.Context, conn *pgconn.PgConn, o *Option
 
 // noticed takes what the watch has found, between two transactions.
 func (s *Source) noticed(ctx context.Context, n notice) error {
+	if n.timeline != "" && n.started == s.server.started {
+		if err := s.promoted(ctx, n.timeline); err != nil {
+			return err
+		}
+	}
 	for _, name := range n.gone {
 		if s.feeds[name] != nil {
 			return leftPublication(s.o.Publication, name)
@@ -164,10 +194,66 @@ func (s *Source) join(ctx context.Context, t *catalogTable, start pgoutput.LSN, 
 	return nil
 }
 
+// readOnly is the code of a statement that a standby does not take. Source: "PostgreSQL Error Codes".
+const readOnly = "25006"
+
 func leftPublication(publication, table string) error {
 	return &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: "publication " + publication,
-		Msg: fmt.Sprintf("it has the table %s no longer: what happens to that is not sent any more", table),
+		Msg: fmt.Sprintf("it has the table %s no longer, or had it not for a while: what happened to that then was not sent", table),
 		Fix: "leave the table out of tables; or put it back, and load it again: what happened in between is lost"}
+}
+
+// stayed makes sure that the publication has had the table all the time since it was read first, of which a bookmark tells. Where it
+// has not, a table of which nothing is loaded yet begins anew.
+func (s *Source) stayed(ctx context.Context, f *feed, oid uint32) error {
+	id := strconv.FormatUint(uint64(oid), 10)
+	since, err := s.memberSince(ctx, id)
+	if err != nil || since == "" {
+		return err
+	}
+	mark := "member/" + id
+	kept, err := s.down.Bookmark(ctx, f.name, mark, []byte(since))
+	if err != nil || string(kept) == since {
+		return err
+	}
+	l := f.load
+	if !f.begun && (l == nil || l.done > 0) {
+		return leftPublication(s.o.Publication, f.sourceName())
+	}
+	if l != nil {
+		l.late = true
+	}
+	if err := s.down.Unmark(ctx, f.name, mark, mark); err != nil {
+		return err
+	}
+	_, err = s.down.Bookmark(ctx, f.name, mark, []byte(since))
+	return err
+}
+
+// memberSince is what the publication has a table by; "": it has it not.
+func (s *Source) memberSince(ctx context.Context, oid string) (since string, err error) {
+	if since, known := s.since[oid]; known {
+		return since, nil
+	}
+	for {
+		conn, err := s.ask(ctx)
+		if err == nil {
+			var found [][][]byte
+			found, err = query(ctx, conn, "select c.oid, "+sinceOf(s.server.version)+` from pg_catalog.pg_publication_tables p
+  join pg_catalog.pg_publication b on b.pubname = p.pubname join pg_catalog.pg_class c on c.relname = p.tablename
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace and n.nspname = p.schemaname where p.pubname = $1`, s.o.Publication)
+			if err == nil {
+				s.since = map[string]string{}
+				for _, r := range found {
+					s.since[string(r[0])] = string(r[1])
+				}
+				return s.since[oid], nil
+			}
+		}
+		if err := s.outage(ctx, "read the publication "+s.o.Publication, err); err != nil {
+			return "", err
+		}
+	}
 }
 
 // rejoin adds tables that were made while nothing ran to a publication that the source has made. One that was read before was taken

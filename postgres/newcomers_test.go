@@ -56,7 +56,8 @@ func TestNewcomers_NoChangeOfThem_Loaded(t *testing.T) {
 	})
 }
 
-// A table that is taken out of the publication, while the pipeline runs or not, is a gap, and is not put back in silence.
+// A table that is taken out of the publication is a gap, and so is one that was put back, or taken out and put back between two looks,
+// while the pipeline runs or not.
 func TestNewcomers_TakenOut_Gap(t *testing.T) {
 	onServers(t, func(t *testing.T, address string) {
 		conn := connect(t, address)
@@ -64,29 +65,47 @@ func TestNewcomers_TakenOut_Gap(t *testing.T) {
 		m := newMirror(t, address)
 		m.catchUp(t)
 		out := "alter publication " + quoteName(m.options.Slot) + " drop table public.quiet"
+		back := strings.Replace(out, " drop ", " add ", 1)
 		do(t, conn, out)
 		m.fails(t, freshet.CodeGap, "has the table public.quiet no longer")
-		do(t, conn, strings.Replace(out, " drop ", " add ", 1))
-		m.options.WatchEvery = 10 * time.Millisecond
-		watched := make(chan struct{}, 1000)
-		m.options.Observer.Held = func(freshet.Held) {
-			select {
-			case watched <- struct{}{}:
-			default:
+		do(t, conn, back)
+		m.fails(t, freshet.CodeGap, "had it not for a while")
+		do(t, conn, "select pg_drop_replication_slot("+quoteText(m.options.Slot)+")")
+
+		for _, change := range []string{out, "begin; " + out + "; " + back + "; commit"} {
+			other := newMirror(t, address)
+			other.catchUp(t)
+			err := other.whileItRuns(t, func() { do(t, conn, change) })
+			var e *freshet.Error
+			if !errors.As(err, &e) || e.Code != freshet.CodeGap || !strings.Contains(e.Msg, "public.quiet") {
+				t.Errorf("%s: got %v, want a gap that names the table", change, err)
+			}
+			do(t, conn, "select pg_drop_replication_slot("+quoteText(m.options.Slot)+")")
+			if change == out {
+				do(t, conn, back)
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		done := make(chan error, 1)
-		go func() { done <- m.pipeline(m.source(t, false), lake.Mirror).Run(ctx) }()
-		<-watched
-		do(t, conn, out)
-		err := <-done
-		var e *freshet.Error
-		if !errors.As(err, &e) || e.Code != freshet.CodeGap || !strings.Contains(e.Msg, "public.quiet") {
-			t.Errorf("got %v, want a gap that names the table", err)
-		}
 	})
+}
+
+// whileItRuns runs the pipeline, does something once it watches its slot, and returns how it ended.
+func (m *mirror) whileItRuns(t *testing.T, do func()) error {
+	t.Helper()
+	m.options.WatchEvery = 10 * time.Millisecond
+	watched := make(chan struct{}, 1000)
+	m.options.Observer.Held = func(freshet.Held) {
+		select {
+		case watched <- struct{}{}:
+		default:
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- m.pipeline(m.source(t, false), lake.Mirror).Run(ctx) }()
+	<-watched
+	do()
+	return <-done
 }
 
 // What is dropped is what the pipeline made, and nothing else.
@@ -140,6 +159,6 @@ func TestRemains_OwnAndOthers_OnlyOwnDropped(t *testing.T) {
 		if r = find(&m.options); r.Slot+r.Publication != "" || len(r.Others) > 0 {
 			t.Errorf("after dropping: got %+v, want nothing", r)
 		}
-		m.fails(t, freshet.CodeGap, "no such slot")
+		m.fails(t, freshet.CodeSlotLost, "no such slot")
 	})
 }

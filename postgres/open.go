@@ -108,6 +108,11 @@ func (s *Source) publish(ctx context.Context, conn *pgconn.PgConn, all []*catalo
 	if err := s.none(read); err != nil {
 		return nil, err
 	}
+	if s.server.standby {
+		return nil, &freshet.Error{Code: freshet.CodeSourceRefused, Class: freshet.ClassEnvironment, Place: "publication " + s.o.Publication,
+			Msg: "there is no such publication, and a standby answers, which cannot make it",
+			Fix: "on the primary: " + makePublication(s.o.Publication, read)}
+	}
 	if _, err := conn.Exec(ctx, makePublication(s.o.Publication, read)).ReadAll(); err != nil {
 		return nil, s.ailing(fmt.Errorf("create publication %s: %w", s.o.Publication, err))
 	}
@@ -169,25 +174,56 @@ func (s *Source) resume(ctx context.Context, conn *pgconn.PgConn, tables []*cata
 			return 0, false, err
 		}
 		if at, ok := p[s.server.lane()]; ok {
-			held["table "+name] = pgoutput.LSN(at)
+			held[name] = pgoutput.LSN(at)
 		}
+	}
+	moved, err := s.followTimelines(ctx, conn, s.server, held)
+	if err == nil {
+		err = s.caughtUp(ctx, conn, held)
+	}
+	if err != nil {
+		return 0, false, err
 	}
 	have, err := findSlot(ctx, conn, s.o.Slot, s.server.version)
 	switch {
 	case err != nil:
 		return 0, false, s.ailing(err)
 	case have != nil:
-		return have.confirmed, false, errors.Join(checkServer(s.server, held), have.check(s.o.Slot, s.server, held))
+		if err := have.check(s.o.Slot, s.server, held); err != nil {
+			return 0, false, err
+		}
+		return have.confirmed, false, s.noteTimelines(ctx, s.server, moved)
 	}
 	for _, name := range slices.Sorted(maps.Keys(held)) {
-		return 0, false, errors.Join(checkServer(s.server, held), missing(s.o.Slot, name, held[name]))
+		return 0, false, missing(s.o.Slot, name, held[name])
 	}
-	at, err := createSlot(ctx, conn, s.o.Slot, s.server.version)
+	if s.server.standby {
+		s.o.Log.Info("making a replication slot on a standby, which waits for the primary: SELECT pg_log_standby_snapshot() there ends that",
+			"slot", s.o.Slot)
+	}
+	at, err := createSlot(ctx, conn, s.o.Slot, s.server)
 	if err != nil {
 		return 0, false, s.ailing(fmt.Errorf("create slot %s: %w", s.o.Slot, err))
 	}
 	s.o.Log.Info("made a replication slot", "slot", s.o.Slot, "at", at.String())
 	return at, true, nil
+}
+
+// caughtUp makes sure that the server has all that tables hold, and waits for a standby that has not yet.
+func (s *Source) caughtUp(ctx context.Context, conn *pgconn.PgConn, held map[string]pgoutput.LSN) error {
+	for {
+		err := checkServer(s.server, held)
+		var known *freshet.Error
+		if err == nil || !errors.As(err, &known) || known.Code != freshet.CodeSourceUnreachable {
+			return err
+		}
+		if err := s.outage(ctx, "wait for the standby", err); err != nil {
+			return err
+		}
+		if s.server, err = identify(ctx, conn); err != nil {
+			return s.ailing(err)
+		}
+	}
 }
 
 // appear begins to read a table: where it stands downstream, or else at start, with its history. It is late when the log may
@@ -206,6 +242,9 @@ func (s *Source) appear(ctx context.Context, t *Table, start pgoutput.LSN, late 
 		s.history.add(f, t.OID)
 	}
 	if err := s.locate(ctx, f, start, late); err != nil {
+		return nil, err
+	}
+	if err := s.stayed(ctx, f, t.OID); err != nil {
 		return nil, err
 	}
 	s.feeds[schema+"."+name] = f
@@ -268,6 +307,11 @@ func (s *Source) locate(ctx context.Context, f *feed, start pgoutput.LSN, late b
 			starts[l.lane] = 0
 		}
 		l.late, l.resumed = l.late || late && len(starts) == 2, l.resumed || len(starts) < 2
+	}
+	if _, f.begun = starts[f.lane]; f.begun {
+		if err := s.noteTimeline(ctx, s.server, f.name); err != nil {
+			return err
+		}
 	}
 	if len(starts) > 0 {
 		begun, err := s.down.Start(ctx, f.name, starts)
@@ -355,14 +399,26 @@ func (s *Source) startOn(ctx context.Context, conn *pgconn.PgConn) error {
 			Fix: "connect to the server as before, or write to other tables"}
 	}
 	have, err := findSlot(ctx, conn, s.o.Slot, now.version)
-	at := map[string]pgoutput.LSN{"this run": s.position}
 	switch {
 	case err != nil:
 		return err
 	case have == nil:
-		return missing(s.o.Slot, "this run", s.position)
+		return missing(s.o.Slot, s.order[0].name, s.position)
+	}
+	at := map[string]pgoutput.LSN{}
+	for _, f := range s.order {
+		at[f.name] = s.position // more than what it holds may be under way to it
+	}
+	var moved []string
+	if now.timeline != s.server.timeline {
+		if moved, err = s.followTimelines(ctx, conn, now, at); err != nil {
+			return err
+		}
 	}
 	if err := errors.Join(checkServer(now, at), have.check(s.o.Slot, now, at)); err != nil {
+		return err
+	}
+	if err := s.noteTimelines(ctx, now, moved); err != nil {
 		return err
 	}
 	s.server = now

@@ -45,6 +45,9 @@ type Options struct {
 	SpillDir string
 	// StatusEvery is how often the server hears of us, whatever else we do. Default 10 s.
 	StatusEvery time.Duration
+	// LogDisk is how many bytes of log the server's disk has room for, which the server does not tell: until it is full is told where
+	// no bound of the server comes first. Default 0: not known.
+	LogDisk int64
 	// WatchEvery is how often the server is asked what it keeps for the slot. Default 30 s.
 	WatchEvery time.Duration
 	// Patience is how long a slot is waited for that another connection holds: a server may notice late that one of ours is
@@ -74,6 +77,9 @@ func (o *Options) Validate() error {
 	}
 	if o.MemoryBytes < 0 || o.MemoryBytes > 0 && o.MemoryBytes < 1<<20 {
 		fault("memory: found %d bytes, wanted at least 1 MiB", o.MemoryBytes)
+	}
+	if o.LogDisk < 0 {
+		fault("log disk: found %d bytes, wanted none or more", o.LogDisk)
 	}
 	if h := o.History; h.Parallel < 0 || h.ChunkRows < 0 || h.RowsPerSecond < 0 || h.MaxAge < 0 {
 		fault("history: found %d connections, %d rows a chunk, %d rows a second and %s, wanted nothing below 0", h.Parallel,

@@ -364,7 +364,7 @@ func (r *Original) at(ctx context.Context, where []string, each func(OriginalRow
 			_, _ = conn.Exec(context.WithoutCancel(ctx), "rollback").ReadAll()
 		}
 	}()
-	mark, err := openWindow(ctx, conn, r.table, r.shape)
+	mark, err := openWindow(ctx, conn, r.table, r.shape, 0)
 	if errors.Is(err, errReshaped) {
 		return 0, &freshet.Error{Code: freshet.CodeTableChanged, Class: freshet.ClassInput, Place: r.table.String(),
 			Msg: "the table was altered meanwhile", Fix: "compare it again"}

@@ -20,6 +20,8 @@ type server struct {
 	database string
 	oid      string // of the database
 	version  int    // 150004
+	standby  bool   // it replays the log of another
+	started  string // when: it tells one server from another that has the same identity
 }
 
 // identify asks a server who it is. Source: "Streaming Replication Protocol", IDENTIFY_SYSTEM.
@@ -36,12 +38,14 @@ func identify(ctx context.Context, conn *pgconn.PgConn) (*server, error) {
 	if s.flushed, err = pgoutput.ParseLSN(string(rows[0][2])); err != nil {
 		return nil, err
 	}
-	rows, err = simple(ctx, conn, "SELECT oid, pg_catalog.current_setting('server_version_num') FROM pg_catalog.pg_database "+
+	rows, err = simple(ctx, conn, "SELECT oid, pg_catalog.current_setting('server_version_num'), pg_catalog.pg_is_in_recovery(), "+
+		"pg_catalog.pg_postmaster_start_time() FROM pg_catalog.pg_database "+
 		"WHERE datname = pg_catalog.current_database()")
 	if err != nil {
 		return nil, err
 	}
-	s.oid, s.version = string(rows[0][0]), int(number(rows[0][1]))
+	s.oid, s.version, s.standby = string(rows[0][0]), int(number(rows[0][1])), string(rows[0][2]) == "t"
+	s.started = string(rows[0][3])
 	return s, nil
 }
 
@@ -71,6 +75,7 @@ type slot struct {
 	confirmed        pgoutput.LSN // transactions that committed before it are not sent any more
 	restart          pgoutput.LSN // the server keeps its log from there on
 	active           bool         // a connection reads from it
+	synced           bool         // it is a copy of the primary's
 	status           string       // of the log that it needs: "lost" when that is gone
 	invalid          string       // why it is of no use any more; "": it is
 }
@@ -88,13 +93,18 @@ func findSlot(ctx context.Context, conn *pgconn.PgConn, name string, version int
 	if version >= 130000 {
 		status = "wal_status"
 	}
-	results, err := conn.Exec(ctx, "SELECT plugin, database, confirmed_flush_lsn, "+status+", "+reason+", restart_lsn, active"+
+	synced := "false"
+	if version >= 170000 {
+		synced = "synced"
+	}
+	results, err := conn.Exec(ctx, "SELECT plugin, database, confirmed_flush_lsn, "+status+", "+reason+", restart_lsn, active, "+synced+
 		" FROM pg_catalog.pg_replication_slots WHERE slot_name = "+quoteText(name)).ReadAll()
 	if err != nil || len(results) != 1 || len(results[0].Rows) == 0 {
 		return nil, err
 	}
 	r := results[0].Rows[0]
-	s := &slot{plugin: string(r[0]), database: string(r[1]), status: string(r[3]), invalid: string(r[4]), active: string(r[6]) == "t"}
+	s := &slot{plugin: string(r[0]), database: string(r[1]), status: string(r[3]), invalid: string(r[4]), active: string(r[6]) == "t",
+		synced: string(r[7]) == "t"}
 	for at, into := range map[int]*pgoutput.LSN{2: &s.confirmed, 5: &s.restart} {
 		if len(r[at]) == 0 {
 			continue
@@ -106,10 +116,17 @@ func findSlot(ctx context.Context, conn *pgconn.PgConn, name string, version int
 	return s, nil
 }
 
-// createSlot makes the slot and returns where it begins.
-func createSlot(ctx context.Context, conn *pgconn.PgConn, name string, version int) (pgoutput.LSN, error) {
+// createSlot makes the slot and returns where it begins. Standbys that synchronise slots have it, too, where the server can do that.
+// On a standby it waits until the primary says which transactions run.
+func createSlot(ctx context.Context, conn *pgconn.PgConn, name string, on *server) (pgoutput.LSN, error) {
 	option := "NOEXPORT_SNAPSHOT"
-	if version >= 150000 {
+	switch {
+	case on.standby && on.version < 160000:
+		return 0, &freshet.Error{Code: freshet.CodeSourceRefused, Class: freshet.ClassEnvironment, Place: on.database,
+			Msg: "a standby answers, and PostgreSQL before 16 has no slots for changes there", Fix: "connect to the primary"}
+	case on.version >= 170000 && !on.standby:
+		option = "(SNAPSHOT 'nothing', FAILOVER true)"
+	case on.version >= 150000:
 		option = "(SNAPSHOT 'nothing')"
 	}
 	rows, err := simple(ctx, conn, "CREATE_REPLICATION_SLOT "+quoteName(name)+" LOGICAL pgoutput "+option)
@@ -119,9 +136,17 @@ func createSlot(ctx context.Context, conn *pgconn.PgConn, name string, version i
 	return pgoutput.ParseLSN(string(rows[0][1]))
 }
 
+// lost says why nothing can be read from the slot any more; "": it can.
+func (s *slot) lost() string {
+	if s.invalid == "" && s.status == "lost" {
+		return "its log was removed: max_slot_wal_keep_size"
+	}
+	return s.invalid
+}
+
 // check finds that the slot cannot be read from, or not without a hole, by those who hold everything up to these places.
 func (s *slot) check(name string, on *server, held map[string]pgoutput.LSN) error {
-	e := &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: "slot " + name,
+	e := &freshet.Error{Code: freshet.CodeSlotMoved, Class: freshet.ClassInput, Place: "slot " + name,
 		Fix: "load the tables again; what is between cannot be read any more"}
 	switch {
 	case s.plugin != "pgoutput" || s.database != on.database:
@@ -129,31 +154,36 @@ func (s *slot) check(name string, on *server, held map[string]pgoutput.LSN) erro
 		e.Msg = fmt.Sprintf("found one of the plugin %q and database %q, wanted pgoutput and %q", s.plugin, s.database,
 			on.database)
 		return e
-	case s.status == "lost" || s.invalid != "":
-		why := s.invalid
-		if why == "" {
-			why = "its log was removed: max_slot_wal_keep_size"
-		}
-		e.Msg = "the server has invalidated the slot: " + why
+	case s.synced && on.standby:
+		e.Code, e.Class, e.Msg = freshet.CodeSourceRefused, freshet.ClassEnvironment, "a standby answers, and has the slot as a copy of the primary's, which is not to be read"
+		e.Fix = "connect to the primary; or name another slot, which is then made on the standby"
+		return e
+	case s.lost() != "":
+		e.Code, e.Msg = freshet.CodeSlotLost, "the server has invalidated the slot: "+s.lost()
 		e.Fix = fmt.Sprintf("drop it with SELECT pg_drop_replication_slot(%s), and load the tables again", quoteText(name))
 		return e
 	}
 	for who, at := range held {
 		if s.confirmed > at {
-			e.Msg = fmt.Sprintf("the slot begins at %s, and %s holds everything only up to %s: the changes between are gone",
-				s.confirmed, who, at)
+			e.Msg = fmt.Sprintf("the slot begins at %s, and table %s holds everything only up to %s: the changes between are gone; "+
+				"somebody has moved the slot, or made it anew", s.confirmed, who, at)
 			return e
 		}
 	}
 	return nil
 }
 
-// checkServer finds that the server has lost what tables hold: it is a copy, or a standby that was behind.
+// checkServer finds that the server has lost what tables hold: it is a copy, or a standby that was behind. A standby that is behind
+// is to be waited for: CodeSourceUnreachable.
 func checkServer(on *server, held map[string]pgoutput.LSN) error {
 	for who, at := range held {
+		if at > on.flushed && on.standby {
+			return &freshet.Error{Code: freshet.CodeSourceUnreachable, Class: freshet.ClassEnvironment, Place: on.database,
+				Msg: fmt.Sprintf("the standby that answers has the log up to %s, and table %s holds it up to %s already", on.flushed, who, at)}
+		}
 		if at > on.flushed {
-			return &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: on.database,
-				Msg: fmt.Sprintf("the server's log ends at %s on timeline %s, and %s holds changes up to %s: the server has "+
+			return &freshet.Error{Code: freshet.CodeTimeline, Class: freshet.ClassInput, Place: on.database,
+				Msg: fmt.Sprintf("the server's log ends at %s on timeline %s, and table %s holds changes up to %s: the server has "+
 					"lost transactions", on.flushed, on.timeline, who, at),
 				Fix: "find out whether the right server answers; if it was restored or promoted, load the tables again"}
 		}
@@ -163,8 +193,8 @@ func checkServer(on *server, held map[string]pgoutput.LSN) error {
 
 // missing says that there is no slot although tables were filled from one.
 func missing(name, who string, at pgoutput.LSN) error {
-	return &freshet.Error{Code: freshet.CodeGap, Class: freshet.ClassInput, Place: "slot " + name,
-		Msg: fmt.Sprintf("there is no such slot, and %s holds the log up to %s: it was dropped, or another server answers, "+
+	return &freshet.Error{Code: freshet.CodeSlotLost, Class: freshet.ClassInput, Place: "slot " + name,
+		Msg: fmt.Sprintf("there is no such slot, and table %s holds the log up to %s: it was dropped, or another server answers, "+
 			"to which the slot was not copied", who, at),
 		Fix: "connect to the server that has it; if it is gone, load the tables again"}
 }

@@ -37,6 +37,7 @@ type Source struct {
 	unwatch   func()            // ends the watch; nil: it has not begun
 	notices   chan notice       // of the watch
 	members   map[string]member // the tables of the publication when it was opened
+	since     map[string]string // what the publication had tables by, by their OIDs, when it was asked last
 	until     pgoutput.LSN      // bounded: where it ends; else 0
 
 	history *history
@@ -203,6 +204,9 @@ func (s *Source) arrived(ctx context.Context, a arrival, ok bool) error {
 		s.next = &a
 		return nil
 	}
+	if err := s.history.doubt(ctx, a); err != nil {
+		return err
+	}
 	if s.bytes > 0 && (a.transaction.tables || s.bytes+a.transaction.changes.size > momentBytes) {
 		s.emit() // a transaction that may come in parts is alone in them
 	}
@@ -327,7 +331,7 @@ func (s *Source) describe(ctx context.Context, rel *pgoutput.Rel) error {
 		s.part(f)
 	}
 	if f.whose != rel.OID {
-		if err := s.remade(ctx, f, rel.OID); err != nil {
+		if err := errors.Join(s.remade(ctx, f, rel.OID), s.stayed(ctx, f, rel.OID)); err != nil {
 			return err
 		}
 	}

@@ -10,12 +10,26 @@ import (
 type transaction struct {
 	changes
 	xid      uint32
+	begun    pgoutput.LSN // where the record of its commit begins
 	end      pgoutput.LSN // behind its commit: the seq of its changes
 	time     int64        // of the commit, in microseconds since 1970
 	streamed bool         // it was sent while it was open: each message says its sub-transaction
 	aborted  map[uint32]bool
 	tables   bool     // it has descriptions of tables
 	level    []string // tables that are to be brought to its end
+	last     uint32   // table that was changed
+	touched  map[uint32]struct{}
+}
+
+// touch notes that a table was changed.
+func (t *transaction) touch(oid uint32) {
+	if oid == t.last {
+		return
+	}
+	if t.touched == nil {
+		t.touched = map[uint32]struct{}{}
+	}
+	t.last, t.touched[oid] = oid, struct{}{}
 }
 
 // assembler makes transactions of messages, whichever way the server sends them: whole when they are committed, or in parts
@@ -71,7 +85,7 @@ func (a *assembler) take(payload []byte) (*transaction, error) {
 	case pgoutput.StreamAbort:
 		a.abort(m)
 	case pgoutput.Relation, pgoutput.Insert, pgoutput.Update, pgoutput.Delete, pgoutput.Truncate:
-		return nil, a.add(payload, m.Kind)
+		return nil, a.add(payload, m)
 	case pgoutput.Emitted:
 		if t := a.whole; t != nil && m.Transactional && string(m.Name) == levelPrefix {
 			t.level = append(t.level, string(m.Content))
@@ -84,7 +98,7 @@ func (a *assembler) take(payload []byte) (*transaction, error) {
 }
 
 func (a *assembler) committed(t *transaction, m *pgoutput.Message) *transaction {
-	t.end, t.time = m.End, m.Time
+	t.begun, t.end, t.time = m.LSN, m.End, m.Time
 	a.held -= int64(len(t.memory))
 	return t
 }
@@ -104,7 +118,7 @@ func (a *assembler) abort(m *pgoutput.Message) {
 	}
 }
 
-func (a *assembler) add(payload []byte, kind pgoutput.Kind) error {
+func (a *assembler) add(payload []byte, m *pgoutput.Message) error {
 	t := a.part
 	if t == nil {
 		t = a.whole
@@ -112,7 +126,16 @@ func (a *assembler) add(payload []byte, kind pgoutput.Kind) error {
 	if t == nil {
 		return fmt.Errorf("%w: a change outside of a transaction", pgoutput.ErrMalformed)
 	}
-	t.tables = t.tables || kind == pgoutput.Relation
+	switch m.Kind {
+	case pgoutput.Relation:
+		t.tables = true
+	case pgoutput.Truncate:
+		for _, oid := range m.Tables {
+			t.touch(oid)
+		}
+	default:
+		t.touch(m.Table)
+	}
 	before := len(t.memory)
 	if err := t.add(payload); err != nil {
 		return err

@@ -9,12 +9,14 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// The server is about to give a slot up when what it may still write until then is less than a quarter of what it keeps for it in
-// all, or is written within an hour.
+// The server is about to give a slot up, or to have its disk full, when what it may still write until then is less than a quarter of
+// what it keeps for it in all, or when what it keeps grows so that it is written within an hour. Growth counts over so many readings:
+// the server drops log in steps.
 const (
-	shareLeft = 4
-	timeLeft  = time.Hour
-	warnEvery = 10 * time.Minute
+	shareLeft    = 4
+	timeLeft     = time.Hour
+	steadyGrowth = 4
+	warnEvery    = 10 * time.Minute
 )
 
 // watch looks at the slot, and at the tables of the publication, every while, over a connection of its own, until ctx ends: nothing
@@ -27,6 +29,7 @@ type watch struct {
 	warned  time.Time
 	past    []reading // the last ones, the oldest first
 
+	standby bool              // the server was one when it was asked last
 	members map[string]member // the tables as they were when it was asked last; nil: it was not
 	notices chan notice
 }
@@ -34,14 +37,16 @@ type watch struct {
 // reading is what the server said once.
 type reading struct {
 	at       time.Time
-	written  int64 // where its log ends
 	retained int64 // bytes of log that it keeps for the slot
 	behind   int64 // bytes that it has written since what is confirmed
-	safe     int64 // bytes that it may write until it gives the slot up; -1: there is no bound, or it does not say
+	safe     int64 // bytes that it may write until it gives the slot up, or its disk is full; -1: no bound is known
+	disk     bool  // the bound is the disk
 	status   string
+	active   bool // a connection reads from the slot
+	standby  bool
 }
 
-// rateReadings are over how many readings the rate of writing is measured.
+// rateReadings are over how many readings growth is measured.
 const rateReadings = 20
 
 // run is the goroutine.
@@ -63,14 +68,19 @@ func (w *watch) run(ctx context.Context) {
 			w.tell(r)
 		}
 		if w.conn != nil {
-			w.notice(ctx)
+			w.notice(ctx, ok && w.standby && !r.standby)
 		}
+		w.standby = w.standby && (!ok || r.standby)
 	}
 }
 
-// notice tells the source of tables that came and went.
-func (w *watch) notice(ctx context.Context) {
+// notice tells the source of tables that came and went, and of the timeline of a standby that was promoted.
+func (w *watch) notice(ctx context.Context, promoted bool) {
 	n, ok, err := w.look(ctx)
+	if err == nil && promoted {
+		n.timeline, n.started, err = currentTimeline(ctx, w.conn)
+		ok = true
+	}
 	if err != nil {
 		w.close(ctx)
 		w.o.Log.Warn("cannot tell whether there are new tables", "publication", w.o.Publication, "error", err)
@@ -104,7 +114,7 @@ func (w *watch) read(ctx context.Context) (r reading, ok bool, err error) {
 		bound = "null, null"
 	}
 	rows, err := query(ctx, w.conn, `
-select pg_wal_lsn_diff(l.at, '0/0'), pg_wal_lsn_diff(l.at, s.restart_lsn), pg_wal_lsn_diff(l.at, s.confirmed_flush_lsn), `+bound+`
+select pg_wal_lsn_diff(l.at, s.restart_lsn), pg_wal_lsn_diff(l.at, s.confirmed_flush_lsn), s.active, pg_is_in_recovery(), `+bound+`
 from pg_catalog.pg_replication_slots s, (select case when pg_is_in_recovery() then pg_last_wal_replay_lsn()
   else pg_current_wal_lsn() end as at) l
 where s.slot_name = $1`, w.o.Slot)
@@ -112,9 +122,13 @@ where s.slot_name = $1`, w.o.Slot)
 		return r, false, err
 	}
 	v := rows[0]
-	r = reading{at: time.Now(), written: number(v[0]), retained: number(v[1]), behind: number(v[2]), safe: -1, status: string(v[4])}
-	if len(v[3]) > 0 {
-		r.safe = max(0, number(v[3]))
+	r = reading{at: time.Now(), retained: number(v[0]), behind: number(v[1]), active: v[2][0] == 't', standby: v[3][0] == 't',
+		safe: -1, status: string(v[5])}
+	if len(v[4]) > 0 {
+		r.safe = max(0, number(v[4]))
+	}
+	if left := max(0, w.o.LogDisk-r.retained); w.o.LogDisk > 0 && (r.safe < 0 || left < r.safe) {
+		r.safe, r.disk = left, true
 	}
 	return r, true, nil
 }
@@ -129,21 +143,30 @@ func (w *watch) tell(r reading) {
 	if w.o.Observer.Held != nil {
 		w.o.Observer.Held(h)
 	}
-	if !short(h) && r.status != "unreserved" || r.at.Sub(w.warned) < warnEvery {
+	if !short(h, len(w.past) >= steadyGrowth) && r.status != "unreserved" || r.at.Sub(w.warned) < warnEvery {
 		return
 	}
 	w.warned = r.at
-	w.o.Log.Warn("the server is about to give up the slot, and then all tables are to be loaded again: see why the pipeline does "+
-		"not keep up, or raise max_slot_wal_keep_size", "slot", w.o.Slot, "kept_bytes", h.Retained, "left_bytes", h.Safe,
+	w.o.Log.Warn(runsOut(h.Disk), "slot", w.o.Slot, "kept_bytes", h.Retained, "bytes_per_second", h.PerSecond, "left_bytes", h.Safe,
 		"left", h.Left.Round(time.Second).String(), "wal_status", r.status)
+}
+
+// runsOut says what is about to happen.
+func runsOut(disk bool) string {
+	if disk {
+		return "the server's disk is about to be full of log that it keeps for the slot: see why the pipeline does not keep up, or " +
+			"have the server give the slot up before, by max_slot_wal_keep_size"
+	}
+	return "the server is about to give up the slot, and then all tables are to be loaded again: see why the pipeline does not " +
+		"keep up, or raise max_slot_wal_keep_size"
 }
 
 // held is what the readings say together.
 func (w *watch) held() freshet.Held {
 	first, r := w.past[0], w.past[len(w.past)-1]
-	h := freshet.Held{Place: "slot " + w.o.Slot, Retained: r.retained, Behind: r.behind, Safe: r.safe}
+	h := freshet.Held{Place: "slot " + w.o.Slot, Retained: r.retained, Behind: r.behind, Safe: r.safe, Disk: r.disk}
 	if took := r.at.Sub(first.at); took > 0 {
-		h.PerSecond = max(0, int64(float64(r.written-first.written)/took.Seconds()))
+		h.PerSecond = max(0, int64(float64(r.retained-first.retained)/took.Seconds()))
 	}
 	if r.safe >= 0 && h.PerSecond > 0 {
 		h.Left = time.Duration(float64(r.safe) / float64(h.PerSecond) * float64(time.Second))
@@ -151,9 +174,9 @@ func (w *watch) held() freshet.Held {
 	return h
 }
 
-// short reports whether the server is about to give the slot up.
-func short(h freshet.Held) bool {
-	return h.Safe >= 0 && (h.Safe < (h.Safe+h.Retained)/shareLeft || h.Left > 0 && h.Left < timeLeft)
+// short reports whether the server is about to give the slot up, or to have its disk full; growth says whether its growth counts.
+func short(h freshet.Held, growth bool) bool {
+	return h.Safe >= 0 && (h.Safe < (h.Safe+h.Retained)/shareLeft || growth && h.Left > 0 && h.Left < timeLeft)
 }
 
 // watching begins to watch the slot, if it is not watched yet.
@@ -163,7 +186,8 @@ func (s *Source) watching() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	w := &watch{o: &s.o, address: s.address, version: s.server.version, members: s.members, notices: s.notices}
+	w := &watch{o: &s.o, address: s.address, version: s.server.version, standby: s.server.standby, members: s.members,
+		notices: s.notices}
 	go func() {
 		defer close(done)
 		w.run(ctx)

@@ -30,17 +30,44 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
+// next is what is told next.
+func next(ctx context.Context, t *testing.T, told <-chan freshet.Held) freshet.Held {
+	t.Helper()
+	select {
+	case h := <-told:
+		return h
+	case <-ctx.Done():
+		t.Fatal("nothing is told any more, want little left")
+		return freshet.Held{}
+	}
+}
+
+// What the server keeps counts as growing over some readings, and where it has no bound of its own that of the disk is it.
+func TestWatch_Readings_GrowthAndTimeLeft(t *testing.T) {
+	w := &watch{o: &Options{Slot: "s", LogDisk: 100 << 20}}
+	at := time.Now()
+	for n := range 5 {
+		w.past = append(w.past, reading{at: at.Add(time.Duration(n) * 30 * time.Second), retained: int64(n) << 20, safe: 96 << 20, disk: true})
+	}
+	h := w.held()
+	if h.PerSecond != 4<<20/120 || h.Left.Round(time.Minute) != 48*time.Minute || !h.Disk {
+		t.Errorf("got %+v, want 34952 bytes a second and 48 minutes", h)
+	}
+	if !short(h, true) || short(h, false) {
+		t.Errorf("got short %v by its growth and %v without, want it by its growth alone", short(h, true), short(h, false))
+	}
+	w.past = append(w.past[:1], reading{at: at.Add(time.Minute), retained: 0, safe: 96 << 20})
+	if h := w.held(); h.PerSecond != 0 || h.Left != 0 || short(h, true) {
+		t.Errorf("got %+v, want a slot that keeps up", h)
+	}
+}
+
 // A pipeline that does not keep up is told of before the server gives its slot up, and by how much.
 func TestWatch_LogRunsOut_ToldInTime(t *testing.T) {
 	onServers(t, func(t *testing.T, address string) {
 		conn := connect(t, address)
 		do(t, conn, mirroredDDL)
-		do(t, conn, "alter system set max_slot_wal_keep_size = '48MB'")
-		do(t, conn, "select pg_reload_conf()")
-		defer func() {
-			do(t, conn, "alter system reset max_slot_wal_keep_size")
-			do(t, conn, "select pg_reload_conf()")
-		}()
+		boundLog(t, conn, "48MB")
 		m := newMirror(t, address)
 		m.catchUp(t)
 		var log lines
@@ -60,14 +87,10 @@ func TestWatch_LogRunsOut_ToldInTime(t *testing.T) {
 		if first.Safe < 0 || first.Retained < 0 {
 			t.Errorf("got %+v, want a bound", first)
 		}
-		for range 3 { // of no table, and so nothing is confirmed for a while
-			do(t, conn, "select pg_logical_emit_message(false, 'test', repeat('x', 12 << 20))")
-		}
-		for h := first; !short(h); {
-			select {
-			case h = <-told:
-			case <-ctx.Done():
-				t.Fatalf("got %+v at last, want little left; the log:\n%s", h, log.String())
+		for h := first; !short(h, false); {
+			before := h.Retained
+			do(t, conn, "select pg_logical_emit_message(false, 'test', repeat('x', 4 << 20))") // of no table, and so not confirmed at once
+			for ; h.Retained <= before; h = next(ctx, t, told) {
 			}
 		}
 		for !strings.Contains(log.String(), "about to give up the slot") && ctx.Err() == nil {

@@ -21,7 +21,30 @@ type watermark struct {
 type visibility struct {
 	xmin, xmax uint64              // older ones have ended; this one and younger ones had not begun
 	running    map[uint64]struct{} // between them: those that had not ended
+	replay     *replay             // of a standby, which does not say that; nil: of a primary
 }
+
+// replay tells what a snapshot of a standby shows. There transactions become visible in the order of their commits in the log, at
+// the place where the log is replayed; a snapshot does not say which transactions between xmin and xmax run.
+//
+//	log ──▶ seen for certain │ before ─ snapshot ─ after │ one record │ not seen
+//	                                 nobody knows          being replayed: its effect is there before after tells
+type replay struct {
+	before, after pgoutput.LSN // where it was just before the snapshot, and just after it
+	closed        bool         // what comes now is not seen: rows were returned behind what it showed
+}
+
+// sight is whether a snapshot shows a transaction.
+type sight int
+
+const (
+	unseen sight = iota
+	seen
+	unknown
+)
+
+// recordStart is how far behind the end of one record of the log the next one begins, at most: behind the header of a page.
+const recordStart = logHeader + 8
 
 // parseVisibility reads the text of a txid_snapshot: "10:20:10,14,15".
 func parseVisibility(b []byte) (visibility, error) {
@@ -50,15 +73,24 @@ func parseVisibility(b []byte) (visibility, error) {
 	return v, nil
 }
 
-// sees reports whether the snapshot shows what the transaction did. The log has 32 bits of its number, the snapshot all.
-func (v *visibility) sees(xid uint32) bool {
-	full := v.xmax + uint64(int64(int32(xid-uint32(v.xmax))))
-	if full < v.xmin {
-		return true
-	}
+// sight tells whether the snapshot shows what the transaction did. The log has 32 bits of its number, the snapshot all.
+func (v *visibility) sight(t *transaction) sight {
+	full := v.xmax + uint64(int64(int32(t.xid-uint32(v.xmax))))
+	r := v.replay
 	_, running := v.running[full]
-	return full < v.xmax && !running
+	switch {
+	case r != nil && r.closed, full >= v.xmax, running:
+		return unseen
+	case full < v.xmin, r == nil, t.end <= r.before:
+		return seen
+	case t.begun > r.after+recordStart:
+		return unseen
+	}
+	return unknown
 }
+
+// exact reports whether the numbers of transactions alone tell which the snapshot shows.
+func (v *visibility) exact() bool { return v.replay == nil || v.xmin == v.xmax }
 
 // The header of a page of the log, and of the first page of a file. Source: XLogPageHeaderData.
 const (

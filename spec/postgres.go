@@ -29,6 +29,7 @@ type Postgres struct {
 	AsText      []Text
 	Memory      int64
 	SpillDir    Text
+	LogDisk     int64
 
 	at places
 }
@@ -55,12 +56,15 @@ func (s *Postgres) shape() shape {
 			is: size(&s.Memory)},
 		{name: "spill_dir", doc: "The folder for transactions that do not fit in memory. Default: the system's for temporary " +
 			"files.", is: placed(&s.SpillDir)},
+		{name: "log_disk", doc: "How much log the server's disk has room for: the server does not tell. Until it is full is told and warned " +
+			"of, where max_slot_wal_keep_size does not come first. Default: not known.", is: size(&s.LogDisk)},
 	}}
 }
 
 // History says how the rows are loaded that are in tables already; what is 0 has its default.
 type History struct {
 	Load          string
+	URL           Secret
 	Parallel      int64
 	ChunkRows     int64
 	RowsPerSecond int64
@@ -71,6 +75,7 @@ func (h *History) shape() shape {
 	return object{keys: []key{
 		{name: "load", doc: "all: each table's rows, before what happens to them. none: only what happens from now on. " +
 			"Default: all.", is: word(&h.Load, "all", "none")},
+		{name: "url", doc: "A standby of the server, which the rows are read from. Default: the server itself.", is: secret(&h.URL)},
 		{name: "parallel", doc: "How many connections read at most; it begins with one. Default: 4.", is: whole(&h.Parallel, 1)},
 		{name: "chunk_rows", doc: "How many rows one transaction reads at most. Default: 200000.", is: whole(&h.ChunkRows, 1)},
 		{name: "rows_per_second", doc: "How many rows are read in a second, over all connections. Default: no bound.",
@@ -95,11 +100,11 @@ var notInSlot = regexp.MustCompile(`[^a-z0-9_]`)
 func (p *Pipeline) postgresOptions() *postgres.Options {
 	s := p.Source.Postgres
 	o := &postgres.Options{Slot: p.slot(), Publication: s.Publication, Tables: texts(s.Tables),
-		History: postgres.History{Skip: s.History.Load == "none", Parallel: int(s.History.Parallel),
+		History: postgres.History{Skip: s.History.Load == "none", Address: s.History.URL.Reveal(), Parallel: int(s.History.Parallel),
 			ChunkRows: s.History.ChunkRows, RowsPerSecond: s.History.RowsPerSecond, MaxAge: s.History.MaxAge},
 		DDL: s.DDL.policies(), TableDDL: map[string]postgres.DDL{}, MemoryBytes: s.Memory,
-		SpillDir: p.Project.path(s.SpillDir.Value),
-		Types:    postgres.Types{Numeric: s.Numeric, Beyond: s.Beyond, Columns: map[string]string{}}, Table: p.tableOf}
+		SpillDir: p.Project.path(s.SpillDir.Value), LogDisk: s.LogDisk,
+		Types: postgres.Types{Numeric: s.Numeric, Beyond: s.Beyond, Columns: map[string]string{}}, Table: p.tableOf}
 	for _, c := range s.AsText {
 		o.Types.Columns[c.Value] = postgres.AsText
 	}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/postgres"
 	"github.com/freshet-io/freshet/spec"
 )
 
@@ -19,16 +21,29 @@ func slotFields(ctx context.Context, p *spec.Pipeline) []field {
 		return []field{{name: "slot", value: nil, text: "not known: " + err.Error()}}
 	case s == nil:
 		return nil
+	}
+	return []field{{name: "slot", text: slotText(s), value: slotValue(s)}}
+}
+
+// slotText is a slot in a line: `slot freshet_shop, reserved: keeps 31 MB …`.
+func slotText(s *postgres.SlotState) string {
+	switch {
 	case !s.There:
-		return []field{{name: "slot", value: nil, text: s.Place + " is not there"}}
+		return s.Place + " is not there"
+	case s.Lost != "":
+		return s.Place + " is lost: " + s.Lost
 	}
-	status := s.Status
-	if status == "" {
-		status = "there"
+	return s.Place + ", " + cmp.Or(s.Status, "there") + ": " + heldText(s.Held)
+}
+
+// slotValue is a slot for programs; nil: it is not there.
+func slotValue(s *postgres.SlotState) any {
+	if s == nil || !s.There {
+		return nil
 	}
-	return []field{{name: "slot", text: s.Place + ", " + status + ": " + heldText(s.Held), value: map[string]any{
-		"place": s.Place, "status": s.Status, "kept_bytes": s.Retained, "behind_bytes": s.Behind, "bytes_per_second": s.PerSecond,
-		"safe_bytes": optionalBytes(s.Safe), "seconds_left": optionalSeconds(s.Left)}}}
+	return map[string]any{"place": s.Place, "status": s.Status, "active": s.Active, "lost": optional(s.Lost), "kept_bytes": s.Retained,
+		"behind_bytes": s.Behind, "bytes_per_second": s.PerSecond, "safe_bytes": optionalBytes(s.Safe),
+		"seconds_left": optionalSeconds(s.Left)}
 }
 
 func optionalBytes(n int64) any {
@@ -51,13 +66,17 @@ func heldText(h freshet.Held) string {
 	if h.PerSecond > 0 {
 		parts = append(parts, "+ "+bytesText(h.PerSecond)+"/s")
 	}
+	until := "until it gives up"
+	if h.Disk {
+		until = "until its disk is full"
+	}
 	switch {
 	case h.Safe < 0:
 		parts = append(parts, "without a limit: until the server's disk is full")
 	case h.Left > 0:
-		parts = append(parts, fmt.Sprintf("%s until it gives up, in %s", bytesText(h.Safe), h.Left.Round(time.Second)))
+		parts = append(parts, fmt.Sprintf("%s %s, in %s", bytesText(h.Safe), until, h.Left.Round(time.Second)))
 	default:
-		parts = append(parts, bytesText(h.Safe)+" until it gives up")
+		parts = append(parts, bytesText(h.Safe)+" "+until)
 	}
 	return strings.Join(parts, ", ")
 }

@@ -41,7 +41,7 @@ type Metrics struct {
 	loaded, expected, slow            *prometheus.GaugeVec
 	stages, commitTime, latency       *prometheus.HistogramVec
 	state, backlog, lag, tableAgeDesc *prometheus.Desc
-	kept, safe, left                  *prometheus.Desc
+	kept, growth, safe, left          *prometheus.Desc
 
 	mu        sync.Mutex
 	pipelines []*pipeline
@@ -134,7 +134,8 @@ func New(version string) *Metrics {
 	m.tableAgeDesc = desc("freshet_table_freshness_seconds", "Age of the newest committed record of a table.",
 		"table")
 	m.kept = desc("freshet_source_kept_bytes", "What the origin keeps for the pipeline, and would drop otherwise.")
-	m.safe = desc("freshet_source_safe_bytes", "What may come at the origin until it drops what the pipeline needs.")
+	m.growth = desc("freshet_source_kept_bytes_per_second", "By how much that grows.")
+	m.safe = desc("freshet_source_safe_bytes", "What may come at the origin until it drops what the pipeline needs, or its disk is full.")
 	m.left = desc("freshet_source_seconds_left", "The time until then, at the present rate.")
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "freshet_build_info",
 		Help: "1, labelled by the build."},
@@ -147,7 +148,7 @@ func New(version string) *Metrics {
 
 // Describe tells Prometheus of the metrics that Collect makes.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.state, m.backlog, m.lag, m.tableAgeDesc, m.kept, m.safe, m.left} {
+	for _, d := range []*prometheus.Desc{m.state, m.backlog, m.lag, m.tableAgeDesc, m.kept, m.growth, m.safe, m.left} {
 		ch <- d
 	}
 }
@@ -186,6 +187,7 @@ func (p *pipeline) collect(now time.Time, ch chan<- prometheus.Metric) {
 	}
 	if p.held != nil {
 		gauge(p.m.kept, float64(p.held.Retained))
+		gauge(p.m.growth, float64(p.held.PerSecond))
 		if p.held.Safe >= 0 {
 			gauge(p.m.safe, float64(p.held.Safe))
 		}
