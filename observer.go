@@ -31,6 +31,8 @@ type Observer struct {
 	Lag func(lane Lane, records int64)
 	// Loading: rows that were in a table of the origin before are read.
 	Loading func(l Loading)
+	// Compared: a table was compared with its source.
+	Compared func(c Compared)
 	// Upkeep: a table was looked after beside the stream.
 	Upkeep func(u Upkeep)
 }
@@ -41,6 +43,16 @@ type Loading struct {
 	Rows  int64 // that were read, by processes before, too
 	Of    int64 // rows, as the origin estimates; -1: it does not say
 	Done  bool
+}
+
+// Compared is what a comparison of a table with its source has found.
+type Compared struct {
+	Table     string
+	Rows      int64            // of the source, that were compared
+	Classes   map[string]int64 // rows that differ, by what is wrong with them; all classes are there
+	Mended    int64            // of these, that are mended
+	Undecided int64            // rows of which nothing can be said
+	Took      time.Duration
 }
 
 // Upkeep is a piece of work that was done beside the stream for those who read a table.

@@ -127,6 +127,34 @@ func (c *Compared) Read(ctx context.Context, least int64, wanted func(keys arrow
 	return snap.Version(), position, explain(c.name, err)
 }
 
+// takeAtOnce is how many keys TakeOut takes out in one commit.
+const takeAtOnce = 200
+
+// TakeOut deletes all rows of these keys: of a key that has several, which the app's pipeline does not know of, since it knows one row
+// a key. It then finds that the key has none.
+func (c *Compared) TakeOut(ctx context.Context, keys [][]string) error {
+	snap, err := c.table.Snapshot(ctx)
+	if err != nil {
+		return explain(c.name, err)
+	}
+	for part := range slices.Chunk(keys, takeAtOnce) {
+		values := make([][]TracedValue, len(part))
+		for i, key := range part {
+			for k := range key {
+				values[i] = append(values[i], TracedValue{Column: c.key[k], Value: &key[k]})
+			}
+		}
+		where, err := keysCondition(snap.Schema().Arrow(), values...)
+		if err != nil {
+			return err
+		}
+		if _, err := c.table.Delete(ctx, where, nil); err != nil {
+			return explain(c.name, err)
+		}
+	}
+	return nil
+}
+
 // scan hands over the rows of files.
 func (c *Compared) scan(ctx context.Context, snap *delta.Snapshot, files []delta.Add, opts *delta.ScanOptions,
 	each func(rows arrow.RecordBatch, marks []uint64, times []int64) error) error {

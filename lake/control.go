@@ -22,6 +22,8 @@ import (
 type Control struct {
 	// Paused holds the whole pipeline; nil: it runs.
 	Paused *Pause `json:"paused,omitempty"`
+	// Hole is what the tables lack since their source's log was lost; nil: nothing.
+	Hole *Hole `json:"hole,omitempty"`
 	// Tables are what is said of single tables, by the name under which the pipeline knows them.
 	Tables map[string]TableControl `json:"tables,omitempty"`
 
@@ -45,6 +47,21 @@ type Pause struct {
 	Park bool `json:"park,omitempty"`
 }
 
+// Hole is a stretch of a source's log that was lost: what happened in it is found by comparing the tables with their source. Until
+// that is repaired the tables show no moment of the source together, and no cuts are recorded.
+type Hole struct {
+	By    string    `json:"by"` // who has the tables go on behind it
+	Since time.Time `json:"since"`
+	From  string    `json:"from,omitempty"` // positions; "": not known
+	To    string    `json:"to,omitempty"`
+}
+
+// String is as people read it.
+func (h *Hole) String() string {
+	return fmt.Sprintf("the log from %s to %s is lost, and not all is repaired yet that differs; let to go on by %s since %s",
+		h.From, h.To, h.By, h.Since.UTC().Format(time.RFC3339))
+}
+
 // String is as people read it: "by alice@db1 since 2026-01-31T12:00:00Z: migration".
 func (p *Pause) String() string {
 	s := fmt.Sprintf("by %s since %s", p.By, p.Since.UTC().Format(time.RFC3339))
@@ -55,11 +72,11 @@ func (p *Pause) String() string {
 }
 
 // Empty reports whether nothing is said.
-func (c *Control) Empty() bool { return c.Paused == nil && len(c.Tables) == 0 }
+func (c *Control) Empty() bool { return c.Paused == nil && c.Hole == nil && len(c.Tables) == 0 }
 
 // Same reports whether both say the same.
 func (c *Control) Same(other *Control) bool {
-	return reflect.DeepEqual(c.Paused, other.Paused) &&
+	return reflect.DeepEqual(c.Paused, other.Paused) && reflect.DeepEqual(c.Hole, other.Hole) &&
 		(len(c.Tables) == 0 && len(other.Tables) == 0 || reflect.DeepEqual(c.Tables, other.Tables))
 }
 

@@ -184,22 +184,27 @@ type OriginalRows struct {
 	Rejected []bool
 }
 
+// OriginalCoverage is what of a table was handed over. See quality.Coverage.
+type OriginalCoverage struct {
+	Ranges int64
+	Has    func(key []string) bool
+}
+
 // Scan hands over the rows, chunk by chunk, each of a moment of its own; a table that is not read in the order of its key, in one
 // transaction. See quality.Origin.
-func (r *Original) Scan(ctx context.Context, share float64, seed uint64, each func(OriginalRows) error) (
-	covers func(key []string) bool, err error) {
+func (r *Original) Scan(ctx context.Context, share float64, seed uint64, each func(OriginalRows) error) (OriginalCoverage, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.of.o.History.MaxAge, errors.New("reading the table took longer than max_age"))
 	defer cancel()
 	if r.order == nil {
 		_, err := r.read(ctx, []string{""}, each)
-		return nil, err
+		return OriginalCoverage{Ranges: 1}, err
 	}
 	return r.chunks(ctx, share, rand.New(rand.NewPCG(seed, 0)), each)
 }
 
 // chunks reads chunks in the order of the key, of which it skips those that are not among the share.
 func (r *Original) chunks(ctx context.Context, share float64, rng *rand.Rand, each func(OriginalRows) error) (
-	covers func(key []string) bool, err error) {
+	got OriginalCoverage, err error) {
 	c, rows := chunk{}, min(r.of.o.History.ChunkRows, 50_000)
 	if share < 1 {
 		rows = max(100, min(rows, int64(float64(r.table.Rows)*share/16)))
@@ -210,34 +215,40 @@ func (r *Original) chunks(ctx context.Context, share float64, rng *rand.Rand, ea
 		c.upto = nil
 		found, err := query(ctx, r.of.conn, boundQuery(r.table.from(), r.order, c.after, rows))
 		if err != nil {
-			return nil, fmt.Errorf("find the next rows of %s: %w", r.table, err)
+			return got, fmt.Errorf("find the next rows of %s: %w", r.table, err)
 		}
 		if len(found) > 0 {
 			for _, v := range found[0] {
 				c.upto = append(c.upto, string(v))
 			}
 		}
+		began := time.Now()
 		if !skip || rng.Float64() < share {
-			began := time.Now()
 			n, err := r.read(ctx, []string{c.where(r.order)}, each)
 			if err != nil {
-				return nil, err
+				return got, err
 			}
 			if err := r.slow(ctx, n, began); err != nil {
-				return nil, err
+				return got, err
 			}
 			read = append(read, c)
+		} else if err := r.slow(ctx, rows/passedRows, began); err != nil {
+			return got, err
 		}
 		if c.upto == nil {
 			break
 		}
 		c.after = c.upto
 	}
-	if !skip {
-		return nil, nil
+	got.Ranges = int64(len(read))
+	if skip {
+		got.Has = func(key []string) bool { return r.within(read, key) }
 	}
-	return func(key []string) bool { return r.within(read, key) }, nil
+	return got, nil
 }
+
+// passedRows is how many rows of the index count as one that is read.
+const passedRows = 20
 
 // within reports whether one of the chunks has the key.
 func (r *Original) within(chunks []chunk, key []string) bool {
@@ -276,7 +287,7 @@ const lookKeys = 500
 // Look hands over the rows of the keys as one snapshot shows them, which high is behind. It then has the pipeline bring the table to
 // behind that. See quality.Origin.
 func (r *Original) Look(ctx context.Context, keys [][]string, each func(OriginalRows) error) (high int64, settled bool, err error) {
-	if settled, err = r.settle(ctx); err != nil {
+	if settled, err = settle(ctx, r.of.conn); err != nil {
 		return 0, false, err
 	}
 	var where []string
@@ -286,11 +297,12 @@ func (r *Original) Look(ctx context.Context, keys [][]string, each func(Original
 	if high, err = r.at(ctx, where, each); err != nil || r.of.server.version < 140000 {
 		return high, settled, err
 	}
-	_, err = query(ctx, r.of.conn, "select pg_logical_emit_message(true, $1, $2)", levelPrefix, r.table.String())
-	if err != nil {
-		return 0, false, fmt.Errorf("write a message to the log: %w", err)
-	}
-	return high, settled, nil
+	return high, settled, emit(ctx, r.of.conn, levelPrefix, r.table.String())
+}
+
+// Find hands over the row of one key, if there is one, and returns a place of the log behind what it shows.
+func (r *Original) Find(ctx context.Context, key []string, each func(OriginalRows) error) (high int64, err error) {
+	return r.at(ctx, []string{r.keysAre([][]string{key})}, each)
 }
 
 // keysAre is the condition that the row has one of these keys.
@@ -316,10 +328,10 @@ const patience = 5 * time.Second
 
 // settle waits until all transactions have ended that may be in the log now. One that goes on for longer is one that does not
 // commit, unless commits wait for a standby.
-func (r *Original) settle(ctx context.Context) (bool, error) {
+func settle(ctx context.Context, conn *pgconn.PgConn) (bool, error) {
 	began, wanted := time.Now(), uint64(0)
 	for {
-		found, err := query(ctx, r.of.conn, "select txid_current_snapshot(), current_setting('synchronous_standby_names') = ''")
+		found, err := query(ctx, conn, "select txid_current_snapshot(), current_setting('synchronous_standby_names') = ''")
 		if err != nil {
 			return false, err
 		}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -21,8 +22,9 @@ import (
 
 type testedOrigin struct{ *Original }
 
-func (o testedOrigin) Scan(ctx context.Context, share float64, seed uint64, each func(quality.Rows) error) (func([]string) bool, error) {
-	return o.Original.Scan(ctx, share, seed, func(r OriginalRows) error { return each(quality.Rows(r)) })
+func (o testedOrigin) Scan(ctx context.Context, share float64, seed uint64, each func(quality.Rows) error) (quality.Coverage, error) {
+	read, err := o.Original.Scan(ctx, share, seed, func(r OriginalRows) error { return each(quality.Rows(r)) })
+	return quality.Coverage(read), err
 }
 
 func (o testedOrigin) Look(ctx context.Context, keys [][]string, each func(quality.Rows) error) (int64, bool, error) {
@@ -42,34 +44,57 @@ func (c testedTable) Read(ctx context.Context, least int64, wanted func(arrow.Re
 // verify compares a table of the schema public with what became of it.
 func (m *mirror) verify(t *testing.T, table string, o *quality.Options) *quality.Result {
 	t.Helper()
-	ctx := t.Context()
-	originals, err := OpenOriginals(ctx, m.address, &m.options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer originals.Close(ctx)
-	st, err := m.open("public_" + table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema, err := lake.ComparedSchema(ctx, st)
-	if err != nil {
-		t.Fatal(err)
-	}
-	original, err := originals.Table(ctx, "public", table, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	compared, err := lake.OpenCompared(ctx, "public_"+table, m.open, &lake.ComparedOptions{App: "test.app", Lane: originals.Lane(),
-		History: original.History(), Whole: WholeHistory, Key: original.Key(), Columns: original.Columns()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := quality.Verify(ctx, testedOrigin{original}, testedTable{compared}, o)
+	return m.verifyWith(t, table, o, false)
+}
+
+func (m *mirror) verifyWith(t *testing.T, table string, o *quality.Options, mend bool) *quality.Result {
+	t.Helper()
+	r, err := m.compare(t.Context(), table, o, mend)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// compare compares a table, and has what differs mended if that is wanted.
+func (m *mirror) compare(ctx context.Context, table string, o *quality.Options, mend bool) (*quality.Result, error) {
+	originals, err := OpenOriginals(ctx, m.address, &m.options)
+	if err != nil {
+		return nil, err
+	}
+	defer originals.Close(ctx)
+	st, err := m.open("public_" + table)
+	if err != nil {
+		return nil, err
+	}
+	schema, err := lake.ComparedSchema(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	original, err := originals.Table(ctx, "public", table, schema)
+	if err != nil {
+		return nil, err
+	}
+	compared, err := lake.OpenCompared(ctx, "public_"+table, m.open, &lake.ComparedOptions{App: "test.app", Lane: originals.Lane(),
+		History: original.History(), Whole: WholeHistory, Key: original.Key(), Columns: original.Columns()})
+	if err != nil {
+		return nil, err
+	}
+	how := *o
+	if mend {
+		how.Mend = func(ctx context.Context, wrong []quality.Difference) error {
+			var keys []MendKey
+			var several [][]string
+			for _, d := range wrong {
+				keys = append(keys, MendKey{Values: d.Key, Held: d.Class != quality.Missing})
+				if d.Class == quality.Duplicate {
+					several = append(several, d.Key)
+				}
+			}
+			return errors.Join(compared.TakeOut(ctx, several), original.Mend(ctx, keys))
+		}
+	}
+	return quality.Verify(ctx, testedOrigin{original}, testedTable{compared}, &how)
 }
 
 // runs runs the pipeline until the end of the test.

@@ -136,6 +136,9 @@ func createSlot(ctx context.Context, conn *pgconn.PgConn, name string, on *serve
 	return pgoutput.ParseLSN(string(rows[0][1]))
 }
 
+// wayOn is what can be done when a slot has lost what tables need next.
+const wayOn = "let a mirror go on with `freshet pipeline renew PIPELINE`, which repairs what was missed; load other tables again"
+
 // lost says why nothing can be read from the slot any more; "": it can.
 func (s *slot) lost() string {
 	if s.invalid == "" && s.status == "lost" {
@@ -147,7 +150,7 @@ func (s *slot) lost() string {
 // check finds that the slot cannot be read from, or not without a hole, by those who hold everything up to these places.
 func (s *slot) check(name string, on *server, held map[string]pgoutput.LSN) error {
 	e := &freshet.Error{Code: freshet.CodeSlotMoved, Class: freshet.ClassInput, Place: "slot " + name,
-		Fix: "load the tables again; what is between cannot be read any more"}
+		Fix: "what is between cannot be read any more: " + wayOn}
 	switch {
 	case s.plugin != "pgoutput" || s.database != on.database:
 		e.Code, e.Fix = freshet.CodeBadValue, "name another slot"
@@ -160,7 +163,7 @@ func (s *slot) check(name string, on *server, held map[string]pgoutput.LSN) erro
 		return e
 	case s.lost() != "":
 		e.Code, e.Msg = freshet.CodeSlotLost, "the server has invalidated the slot: "+s.lost()
-		e.Fix = fmt.Sprintf("drop it with SELECT pg_drop_replication_slot(%s), and load the tables again", quoteText(name))
+		e.Fix = "what it had cannot be read any more: " + wayOn
 		return e
 	}
 	for who, at := range held {
@@ -196,7 +199,7 @@ func missing(name, who string, at pgoutput.LSN) error {
 	return &freshet.Error{Code: freshet.CodeSlotLost, Class: freshet.ClassInput, Place: "slot " + name,
 		Msg: fmt.Sprintf("there is no such slot, and table %s holds the log up to %s: it was dropped, or another server answers, "+
 			"to which the slot was not copied", who, at),
-		Fix: "connect to the server that has it; if it is gone, load the tables again"}
+		Fix: "connect to the server that has it; if it is gone, " + wayOn}
 }
 
 // slotInUse reports whether another connection reads from the slot. Source: "PostgreSQL Error Codes", object_in_use.

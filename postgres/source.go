@@ -41,6 +41,7 @@ type Source struct {
 	until     pgoutput.LSN      // bounded: where it ends; else 0
 
 	history *history
+	mends   mends
 
 	feeds    map[string]*feed // by the name of the table in the source
 	order    []*feed          // the same, by that name
@@ -73,7 +74,7 @@ func NewSource(address string, o *Options) (*Source, error) {
 	s := &Source{address: address, o: o.withDefaults(), feeds: map[string]*feed{}, byOID: map[uint32]*feed{},
 		durable: map[string]int64{}, keys: map[string][]string{}, notices: make(chan notice)}
 	s.types = newTypeMap(s.o.Types)
-	s.history = newHistory(s)
+	s.history, s.mends.all = newHistory(s), map[string]*mend{}
 	return s, nil
 }
 
@@ -190,15 +191,7 @@ func (s *Source) arrived(ctx context.Context, a arrival, ok bool) error {
 	}
 	s.failures = 0
 	if a.transaction == nil || a.transaction.changes.size == 0 {
-		s.stream.release(a)
-		s.position, s.reached = max(s.position, a.upto), max(s.reached, a.upto, a.reached)
-		if s.bytes == 0 {
-			s.emit()
-		}
-		if a.transaction != nil {
-			s.levelAsked(a.transaction.level)
-		}
-		return nil
+		return s.heard(ctx, a)
 	}
 	if s.history.holds(a) {
 		s.next = &a
@@ -216,6 +209,27 @@ func (s *Source) arrived(ctx context.Context, a arrival, ok bool) error {
 	}
 	s.moment, s.size = r, a.size
 	s.current = origin{transaction: a.transaction, tx: strconv.FormatUint(uint64(a.transaction.xid), 10), at: a.at}
+	return nil
+}
+
+// heard takes a place of the log, or a transaction that has nothing but messages.
+func (s *Source) heard(ctx context.Context, a arrival) error {
+	s.stream.release(a)
+	t := a.transaction
+	if t != nil {
+		o := origin{transaction: t, tx: strconv.FormatUint(uint64(t.xid), 10), at: a.at}
+		if err := s.mendsRead(ctx, t.messages.read, &o); err != nil {
+			return err
+		}
+	}
+	s.position, s.reached = max(s.position, a.upto), max(s.reached, a.upto, a.reached)
+	if s.bytes == 0 || s.bytes >= momentBytes {
+		s.emit()
+	}
+	if t != nil {
+		s.levelAsked(t.messages.level)
+		s.mendsAsked(t.messages.mend)
+	}
 	return nil
 }
 
@@ -261,6 +275,9 @@ func (s *Source) change(ctx context.Context, m *pgoutput.Message) error {
 			if err != nil {
 				return err
 			}
+			if f != nil {
+				s.mends.lose(f)
+			}
 			if s.wants(f) {
 				if err := f.truncated(s.o.ddlOf(f.sourceName()).Truncate, "emptied by TRUNCATE", &s.current); err != nil {
 					return err
@@ -274,6 +291,9 @@ func (s *Source) change(ctx context.Context, m *pgoutput.Message) error {
 	f, err := s.feedOf(m.Table)
 	if err != nil {
 		return err
+	}
+	if f != nil {
+		s.mends.touch(f, m)
 	}
 	if s.wants(f) {
 		f.change(m, &s.current)
@@ -326,6 +346,9 @@ func (s *Source) describe(ctx context.Context, rel *pgoutput.Rel) error {
 	}
 	if f.described(rel) {
 		return nil
+	}
+	if f.table != nil {
+		s.mends.lose(f)
 	}
 	if !f.empty() {
 		s.part(f)

@@ -16,7 +16,7 @@ type transaction struct {
 	streamed bool         // it was sent while it was open: each message says its sub-transaction
 	aborted  map[uint32]bool
 	tables   bool     // it has descriptions of tables
-	level    []string // tables that are to be brought to its end
+	messages messages // for us
 	last     uint32   // table that was changed
 	touched  map[uint32]struct{}
 }
@@ -30,6 +30,25 @@ func (t *transaction) touch(oid uint32) {
 		t.touched = map[uint32]struct{}{}
 	}
 	t.last, t.touched[oid] = oid, struct{}{}
+}
+
+// messages is what the messages of a transaction say to the source.
+type messages struct {
+	level []string // tables that are to be brought to its end
+	mend  []string // rows that are to be read again, and
+	read  []string // by their ids, such as were
+}
+
+// hear takes a message.
+func (s *messages) hear(prefix, content string) {
+	switch prefix {
+	case levelPrefix:
+		s.level = append(s.level, content)
+	case mendPrefix:
+		s.mend = append(s.mend, content)
+	case mendedPrefix:
+		s.read = append(s.read, content)
+	}
 }
 
 // assembler makes transactions of messages, whichever way the server sends them: whole when they are committed, or in parts
@@ -87,8 +106,8 @@ func (a *assembler) take(payload []byte) (*transaction, error) {
 	case pgoutput.Relation, pgoutput.Insert, pgoutput.Update, pgoutput.Delete, pgoutput.Truncate:
 		return nil, a.add(payload, m)
 	case pgoutput.Emitted:
-		if t := a.whole; t != nil && m.Transactional && string(m.Name) == levelPrefix {
-			t.level = append(t.level, string(m.Content))
+		if t := a.whole; t != nil && m.Transactional {
+			t.messages.hear(string(m.Name), string(m.Content))
 		}
 	case pgoutput.Origin, pgoutput.Type:
 	default:

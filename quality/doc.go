@@ -7,8 +7,8 @@
 //   - No false alarm: a row is called wrong only when it is proven that the table was wrong at a moment of the source's. How is
 //     in docs/decisions/verify-while-both-change.md.
 //   - A row that is wrong and stays so is found, if its key is among those that are compared.
-//   - Nothing is written to either side. What does not fit in memory is in temporary files that have no name, so that nothing is left of
+//   - Nothing is written to either side, but what Options.Mend does. What does not fit in memory is in temporary files that have no name, so that nothing is left of
 //     a process that is killed.
 //
-// Non-goals: it does not say why a row is wrong, and mends nothing.
+// Non-goals: it does not say why a row is wrong, and writes no row itself: it has the source send what is wrong again (mend.go).
 package quality

@@ -119,6 +119,9 @@ func (v *verifier) decide(keys map[string]*candidate, judge func(c *candidate) (
 			}
 		}
 		v.found(d)
+		if v.o.Mend != nil {
+			v.wrong = append(v.wrong, d)
+		}
 	}
 }
 

@@ -16,13 +16,18 @@ type Origin interface {
 	// Columns are the columns that are compared, those of the key among them.
 	Columns() []string
 	// Scan hands over the rows, in parts that may be of different moments, in the types and values that the table would have. share
-	// is how many of them are wanted: of stretches of the key's order that it chooses, by the seed, where it can. covers then tells
-	// whether a key lies in one; nil: all rows were handed over.
-	Scan(ctx context.Context, share float64, seed uint64, each func(Rows) error) (covers func(key []string) bool, err error)
+	// is how many of them are wanted: of stretches of the key's order that it chooses, by the seed, where it can.
+	Scan(ctx context.Context, share float64, seed uint64, each func(Rows) error) (Coverage, error)
 	// Look hands over the rows of these keys as they are at one moment, with marks: two rows of a key with one mark are the
 	// same, and were so all the time between. high is a seq that everything ends at or before that the moment shows. settled
 	// tells that it shows all that the log told of before Look was called.
 	Look(ctx context.Context, keys [][]string, each func(Rows) error) (high int64, settled bool, err error)
+}
+
+// Coverage is what of a table was handed over.
+type Coverage struct {
+	Ranges int64                   // stretches of the key's order
+	Has    func(key []string) bool // whether a key lies in one; nil: all rows were handed over
 }
 
 // Table is the table that is compared. One goroutine uses it.
@@ -85,6 +90,9 @@ type Options struct {
 	List int
 	// Dir is the folder for temporary files. Default: the system's.
 	Dir string
+	// Mend has the source send the rows of wrong keys to the table again, so that they become what they are in the source; it may
+	// return before that is done. Which it has become is found by looking at them again, for Wait. Default: nothing is mended.
+	Mend func(ctx context.Context, wrong []Difference) error
 	// Progress is told how many rows were read, of both sides. Default: nobody is.
 	Progress func(rows int64)
 }
@@ -118,8 +126,11 @@ type Result struct {
 	SourceRows  int64
 	TableRows   int64
 	SourceBytes int64 // of the values that were compared, as they are in memory
+	Ranges      int64 // stretches of the key's order that were read
 	Counts      map[Class]int64
 	Differences []Difference
+	// Mended is how many of the differences are none any more, since they were mended.
+	Mended int64
 	// More says that the rest was not looked at, since there were too many differences.
 	More bool
 	// Rechecked is how many keys differed at first, since the sides were read at different moments.
@@ -133,6 +144,14 @@ type Result struct {
 
 // Equal reports whether no difference was found.
 func (r *Result) Equal() bool { return len(r.Counts) == 0 }
+
+// Found is how many differences were found, of all classes.
+func (r *Result) Found() (n int64) {
+	for _, of := range r.Counts {
+		n += of
+	}
+	return n
+}
 
 // Verify compares a table with its source. A difference is not an error. Errors: those of both sides.
 func Verify(ctx context.Context, origin Origin, table Table, opts *Options) (*Result, error) {
@@ -155,20 +174,22 @@ type verifier struct {
 	rows   *reader
 	ledger *ledger
 	result *Result
+	wrong  []Difference // that are to be mended
 }
 
 // run reads both sides, and looks again at the keys that differ.
 func (v *verifier) run(ctx context.Context) error {
-	covers, err := v.origin.Scan(ctx, v.o.Share, v.o.Seed, func(rows Rows) error {
+	read, err := v.origin.Scan(ctx, v.o.Share, v.o.Seed, func(rows Rows) error {
 		v.result.SourceRows += rows.Batch.NumRows()
 		return v.note(rows, &v.ledger.source)
 	})
 	if err != nil {
 		return err
 	}
+	v.result.Ranges = read.Ranges
 	var wanted func(arrow.RecordBatch) ([]bool, error)
-	if covers != nil {
-		wanted = func(keys arrow.RecordBatch) ([]bool, error) { return v.rows.choose(keys, covers) }
+	if read.Has != nil {
+		wanted = func(keys arrow.RecordBatch) ([]bool, error) { return v.rows.choose(keys, read.Has) }
 		v.ledger.share = 1
 	}
 	v.result.View, err = v.table.Read(ctx, 0, wanted, func(rows Rows) error {
@@ -190,15 +211,22 @@ func (v *verifier) compare(ctx context.Context) error {
 			if len(block) < blockKeys || v.result.More {
 				return nil
 			}
-			err := v.settle(ctx, block)
-			clear(block)
-			return err
+			return v.resolve(ctx, block)
 		})
 		if err != nil || v.result.More {
 			return err
 		}
 	}
-	return v.settle(ctx, block)
+	return v.resolve(ctx, block)
+}
+
+// resolve finds out which of the keys are wrong, has them mended, and forgets them.
+func (v *verifier) resolve(ctx context.Context, keys map[string]*candidate) error {
+	if err := v.settle(ctx, keys); err != nil {
+		return err
+	}
+	clear(keys)
+	return v.mend(ctx)
 }
 
 // blockKeys is at how many keys one looks again at once.
@@ -243,11 +271,7 @@ func (v *verifier) found(d Difference) {
 	if len(r.Differences) < v.o.List {
 		r.Differences = append(r.Differences, d)
 	}
-	total := int64(0)
-	for _, n := range r.Counts {
-		total += n
-	}
-	r.More = total >= 2*int64(v.o.List)
+	r.More = v.o.Mend == nil && r.Found() >= 2*int64(v.o.List)
 }
 
 // columnError says that a column that is to be compared is not there.

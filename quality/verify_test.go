@@ -120,14 +120,14 @@ func (w *world) rows(of map[int64][]row, keep func(key int64) bool, each func(qu
 func (w *world) Key() []string     { return []string{"id"} }
 func (w *world) Columns() []string { return []string{"id", "v"} }
 
-func (w *world) Scan(_ context.Context, _ float64, _ uint64, each func(quality.Rows) error) (func([]string) bool, error) {
+func (w *world) Scan(_ context.Context, _ float64, _ uint64, each func(quality.Rows) error) (quality.Coverage, error) {
 	for part := range int64(5) {
 		w.pass()
 		if err := w.rows(w.source, func(key int64) bool { return key%5 == part }, each); err != nil {
-			return nil, err
+			return quality.Coverage{}, err
 		}
 	}
-	return nil, nil
+	return quality.Coverage{}, nil
 }
 
 func (w *world) Look(_ context.Context, keys [][]string, each func(quality.Rows) error) (int64, bool, error) {

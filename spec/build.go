@@ -91,6 +91,7 @@ type reading struct {
 	slow    *lake.SlowTables
 	leftOut []string // tables of topics that are not read
 	except  []string // topics that are not read
+	torn    bool     // the tables show no moment together, so that no cuts are recorded
 	whole   bool     // from the beginning of each topic, which must be there still
 }
 
@@ -201,6 +202,9 @@ func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer,
 	keyOf func(string) []string) freshet.Target {
 	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
 	opts := b.targetOptions(p, obs)
+	if how.torn {
+		opts.Cuts = nil
+	}
 	opts.Key.Of = keyOf
 	opts.Park = b.park(p, obs, how)
 	if opts.Cuts != nil {

@@ -54,6 +54,7 @@ func (p *Pipeline) check(r *reader) {
 		p.checkTarget(r)
 	}
 	p.checkCuts(r)
+	p.checkVerification(r)
 	p.checkColumns(r)
 	p.checkFormat(r)
 	p.checkSteps(r)

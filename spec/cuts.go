@@ -88,14 +88,19 @@ func (p *Pipeline) CutsTable() string {
 	default:
 		return t.Cuts.Value
 	}
+	return p.besideTables("_cuts")
+}
+
+// besideTables names a table of the pipeline's own beside its tables.
+func (p *Pipeline) besideTables(suffix string) string {
 	if table := p.TargetTable(); isPath(table) {
-		return strings.TrimRight(p.fill(table, p.Name.Value), "/") + "_cuts"
+		return strings.TrimRight(p.fill(table, p.Name.Value), "/") + suffix
 	}
 	ns, _, _ := strings.Cut(p.TargetTable(), ".")
 	if strings.Contains(ns, "{") {
 		ns = p.Namespace
 	}
-	return ns + "." + p.Name.Value + "_cuts"
+	return ns + "." + p.Name.Value + suffix
 }
 
 // cuts are the target's options for cuts; nil when it records none.

@@ -21,6 +21,7 @@ type Pipeline struct {
 	// CutRetention is for how long the versions stay that a cut names; 0: the default.
 	CutRetention time.Duration
 	Days         Days
+	Verification Verification
 	Project      *Project // never nil
 
 	at places
@@ -134,6 +135,8 @@ func (p *Pipeline) shape() object {
 		{name: "steps", doc: "What is done to each row, in this order.", is: listOf(&p.Steps, (*Step).shape)},
 		{name: "target", doc: "Where rows go.", is: p.Target.shape(), need: true},
 		{name: "quarantine", doc: "Where records go that cannot be taken.", is: p.Quarantine.shape()},
+		{name: "verify", doc: "How tables are compared with their source, row by row, while the pipeline runs. Default: they are not.",
+			is: p.Verification.shape()},
 		{name: "sql", later: "use steps: derive, filter and select take SQL expressions"},
 		{name: "expect", later: laterChecks},
 		{name: "freshness", later: "leave it out; /metrics has freshet_table_freshness_seconds"},

@@ -102,21 +102,22 @@ func (p *Pipeline) reads(topic string) bool {
 
 // held is what of a pipeline people hold back.
 type held struct {
-	all    string   // why nothing runs; "": something does
-	topics []string // that are not read
-	tables []string // of those topics
-	parked []string // tables whose changes are parked
-	why    string   // for people, of tables
+	all    string     // why nothing runs; "": something does
+	topics []string   // that are not read
+	tables []string   // of those topics
+	parked []string   // tables whose changes are parked
+	hole   *lake.Hole // that is not repaired yet; nil: there is none
+	why    string     // for people, of tables
 }
 
 func (h held) same(other held) bool {
 	return h.all == other.all && slices.Equal(h.topics, other.topics) && slices.Equal(h.parked, other.parked) &&
-		h.why == other.why
+		h.why == other.why && (h.hole == nil) == (other.hole == nil)
 }
 
 // reading is how the pipeline reads then.
 func (h held) reading() reading {
-	r := reading{except: h.topics, leftOut: h.tables, parked: map[string]bool{}}
+	r := reading{except: h.topics, leftOut: h.tables, parked: map[string]bool{}, torn: h.hole != nil}
 	for _, table := range h.parked {
 		r.parked[table] = true
 	}
@@ -125,7 +126,7 @@ func (h held) reading() reading {
 
 // held is what the control says of this pipeline.
 func (p *Pipeline) held(c *lake.Control) held {
-	var h held
+	h := held{hole: c.Hole}
 	if c.Paused != nil {
 		h.all = "paused " + c.Paused.String()
 	}
@@ -214,6 +215,9 @@ func (s *Supervised) tell(h held) {
 	}
 	if h.all != "" {
 		s.state("paused")
+	}
+	if h.hole != nil {
+		s.b.opts.Logger.Warn("a hole in the log is being repaired: no cuts are recorded until it is", "pipeline", s.p.FullName(), "hole", h.hole)
 	}
 	if why != "" {
 		s.b.opts.Logger.Info("held back", "pipeline", s.p.FullName(), "why", why)
@@ -337,6 +341,9 @@ func (s *Supervised) run(ctx context.Context, h held) (again bool, err error) {
 			stop(errHeld)
 		}
 	})
+	if s.compares(h.hole) {
+		watching.Go(func() { s.compare(running, h.hole) })
+	}
 	err = pipe.Run(running)
 	again = errors.Is(context.Cause(running), errHeld)
 	stop(nil)

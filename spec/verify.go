@@ -26,6 +26,12 @@ type Verified struct {
 type VerifyOptions struct {
 	quality.Options
 	Tables []string // those of the target that are compared; none: all
+	// Repair has the pipeline read rows that differ again, and take the place of those that its tables have. It must run.
+	Repair bool
+	// RowsPerSecond is how many rows of the source are read in a second at most. Default: what the pipeline's history says.
+	RowsPerSecond int64
+	// Failed is told of a table that could not be compared; what it returns ends the comparison. Default: what it is told does.
+	Failed func(table, source string, err error) error
 }
 
 // Verify compares the pipeline's tables with their source, one after the other, while both change; each is told of each. Errors:
@@ -34,11 +40,21 @@ func (p *Pipeline) Verify(ctx context.Context, o *VerifyOptions, each func(*Veri
 	if err := p.verifiable(); err != nil {
 		return err
 	}
-	originals, err := postgres.OpenOriginals(ctx, p.Source.Postgres.URL.Reveal(), p.postgresOptions())
+	from := p.postgresOptions()
+	if o.RowsPerSecond > 0 && (from.History.RowsPerSecond == 0 || o.RowsPerSecond < from.History.RowsPerSecond) {
+		from.History.RowsPerSecond = o.RowsPerSecond
+	}
+	originals, err := postgres.OpenOriginals(ctx, p.Source.Postgres.URL.Reveal(), from)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, originals.Close(ctx)) }()
+	hole, whole := (*lake.Hole)(nil), o.Repair && len(o.Tables) == 0 && (o.Share == 0 || o.Share >= 1)
+	if whole {
+		if hole, err = p.unrepaired(ctx); err != nil {
+			return err
+		}
+	}
 	left := slices.Clone(o.Tables)
 	for _, of := range originals.Tables() {
 		table := p.tableOf(of[0], of[1])
@@ -46,17 +62,25 @@ func (p *Pipeline) Verify(ctx context.Context, o *VerifyOptions, each func(*Veri
 			continue
 		}
 		left = slices.DeleteFunc(left, func(name string) bool { return name == table })
-		v, err := p.verify(ctx, originals, of, table, &o.Options)
-		if err != nil {
-			return err
+		v, err := p.verify(ctx, originals, of, table, o)
+		switch {
+		case err == nil:
+			whole = whole && v.Mended == v.Found() && v.Undecided == 0
+			err = each(v)
+		case o.Failed != nil:
+			whole = false
+			err = o.Failed(table, of[0]+"."+of[1], err)
 		}
-		if err := each(v); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	if len(left) > 0 {
 		return &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Place: left[0],
 			Msg: "no table of the pipeline is called so", Fix: "name tables as they are in the lake, such as bronze.public_orders"}
+	}
+	if whole {
+		return p.mended(ctx, hole)
 	}
 	return nil
 }
@@ -69,6 +93,8 @@ func (p *Pipeline) verifiable() error {
 		why = "the pipeline does not read a database"
 	case t.Mode != string(lake.Mirror):
 		why = "its tables are not in mode mirror"
+	case t.Deletes == "ignore":
+		why = "deletes: ignore keeps rows that the source has no longer"
 	case len(p.Steps) > 0:
 		why = "its steps make other rows of those of the source"
 	case len(t.Key) > 0:
@@ -84,7 +110,7 @@ func (p *Pipeline) verifiable() error {
 }
 
 // verify compares one table.
-func (p *Pipeline) verify(ctx context.Context, originals *postgres.Originals, of [2]string, table string, o *quality.Options) (
+func (p *Pipeline) verify(ctx context.Context, originals *postgres.Originals, of [2]string, table string, o *VerifyOptions) (
 	*Verified, error) {
 	open := func(name string) (store.Store, error) { return p.Project.OpenTable(ctx, name) }
 	st, err := open(table)
@@ -104,7 +130,17 @@ func (p *Pipeline) verify(ctx context.Context, originals *postgres.Originals, of
 	if err != nil {
 		return nil, err
 	}
-	result, err := quality.Verify(ctx, verifiedOrigin{original}, verifiedCopy{compared}, o)
+	how := o.Options
+	if o.Repair {
+		how.Mend = func(ctx context.Context, wrong []quality.Difference) error {
+			keys, several := mendKeys(wrong)
+			if err := compared.TakeOut(ctx, several); err != nil {
+				return err
+			}
+			return original.Mend(ctx, keys)
+		}
+	}
+	result, err := quality.Verify(ctx, verifiedOrigin{original}, verifiedCopy{compared}, &how)
 	var behind *quality.BehindError
 	if errors.As(err, &behind) {
 		return nil, &freshet.Error{Code: freshet.CodeBehind, Class: freshet.ClassEnvironment, Place: table, Msg: behind.Error(),
@@ -116,11 +152,23 @@ func (p *Pipeline) verify(ctx context.Context, originals *postgres.Originals, of
 	return &Verified{Table: table, Source: of[0] + "." + of[1], At: originals.Lane().Position(result.View.Position), Result: result}, nil
 }
 
+// mendKeys are the keys of differences as the source takes them, and those of which the table has several rows.
+func mendKeys(wrong []quality.Difference) (keys []postgres.MendKey, several [][]string) {
+	for _, d := range wrong {
+		keys = append(keys, postgres.MendKey{Values: d.Key, Held: d.Class != quality.Missing})
+		if d.Class == quality.Duplicate {
+			several = append(several, d.Key)
+		}
+	}
+	return keys, several
+}
+
 // verifiedOrigin is a table of the database as quality wants it.
 type verifiedOrigin struct{ *postgres.Original }
 
-func (o verifiedOrigin) Scan(ctx context.Context, share float64, seed uint64, each func(quality.Rows) error) (func([]string) bool, error) {
-	return o.Original.Scan(ctx, share, seed, func(r postgres.OriginalRows) error { return each(quality.Rows(r)) })
+func (o verifiedOrigin) Scan(ctx context.Context, share float64, seed uint64, each func(quality.Rows) error) (quality.Coverage, error) {
+	read, err := o.Original.Scan(ctx, share, seed, func(r postgres.OriginalRows) error { return each(quality.Rows(r)) })
+	return quality.Coverage(read), err
 }
 
 func (o verifiedOrigin) Look(ctx context.Context, keys [][]string, each func(quality.Rows) error) (int64, bool, error) {

@@ -24,7 +24,7 @@ func (c *cli) pipelineCommand() *cobra.Command {
 data, below _freshet/ in the folder of the pipeline's table, so that every process that runs the pipeline obeys, wherever
 it is: within --control-every of "freshet run".`,
 		c.pipelineList(), c.pipelineDescribe(), c.pipelinePause(), c.pipelineResume(), c.pipelineResync(),
-		c.pipelineDelete())
+		c.pipelineRenew(), c.pipelineDelete())
 	cmd.Aliases = []string{"pipelines"}
 	return cmd
 }
@@ -132,6 +132,9 @@ func heldLines(said *lake.Control) (lines []string) {
 	if said.Paused != nil {
 		lines = append(lines, "paused "+said.Paused.String())
 	}
+	if said.Hole != nil {
+		lines = append(lines, said.Hole.String())
+	}
 	for _, table := range slices.Sorted(maps.Keys(said.Tables)) {
 		t := said.Tables[table]
 		if t.Paused != nil {
@@ -159,7 +162,7 @@ func (c *cli) pipelineDescribe() *cobra.Command {
 		Short: "What a pipeline is, and what holds it back",
 		Long: `Print what a pipeline reads and writes, the name under which it keeps progress, who holds it back, since when and why,
 and what is parked of its tables; of a PostgreSQL source also how much log the server keeps for its slot, how fast that grows,
-measured for a second, and how long it will go on.`,
+measured for a second, and how long it will go on; and of a pipeline with verify what the last comparisons have found.`,
 		Example: `  freshet pipeline describe silver.accounts
   freshet pipeline describe pipelines/accounts.yaml -o json`,
 		Args: args(1, 1, "one PIPELINE"),
@@ -178,7 +181,11 @@ measured for a second, and how long it will go on.`,
 			}
 			r := append(pipelineRecord(p, said), field{name: "parked", value: orEmpty(parked),
 				text: orDash(strings.Join(parked, "\n"))})
-			return c.describe(output, append(r, slotFields(cmd.Context(), p)...))
+			compared, err := comparedFields(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			return c.describe(output, append(append(r, slotFields(cmd.Context(), p)...), compared...))
 		},
 	}
 	c.outputFlag(cmd, &output)

@@ -101,7 +101,7 @@ Every flag can also be set by a variable: FRESHET_ and its name in capitals, so 
 	f.StringVar(&c.color, "color", "auto", "auto, always or never")
 	root.AddCommand(
 		c.quickstartCommand(), c.ingestCommand(), c.runCommand(), c.lintCommand(), c.checkCommand(), c.initCommand(),
-		c.doctorCommand(), c.schemaCommand(), c.statusCommand(), c.pipelineCommand(), c.verifyCommand(),
+		c.doctorCommand(), c.schemaCommand(), c.statusCommand(), c.pipelineCommand(), c.verifyCommand(), c.traceCommand(),
 		c.tableCommand(), c.cutCommand(), c.progressCommand(), c.quarantineCommand(), c.explainCommand(),
 		c.completionCommand(root), c.versionCommand(),
 	)

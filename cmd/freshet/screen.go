@@ -122,6 +122,9 @@ func progressLine(t metrics.Totals, rate float64) string {
 	if t.Rejects > 0 {
 		parts = append(parts, number(t.Rejects)+" in quarantine")
 	}
+	if t.Differing > 0 {
+		parts = append(parts, plural(t.Differing, "row")+" DIFFER from the source")
+	}
 	if t.Commits > 0 {
 		parts = append(parts, fmt.Sprintf("v%d", t.LastVersion))
 	}
@@ -156,7 +159,7 @@ func jsonLine(t metrics.Totals, m *meter) string {
 		{name: "loading_tables", value: t.Loading.Tables}, {name: "loading_rows", value: t.Loading.Rows},
 		{name: "loading_rows_expected", value: t.Loading.Of},
 		{name: "loading_seconds_left", value: int64(t.Loading.Left.Seconds())},
-		{name: "trouble", value: t.Trouble}, {name: "paused", value: t.Paused},
+		{name: "rows_differing", value: t.Differing}, {name: "trouble", value: t.Trouble}, {name: "paused", value: t.Paused},
 	}
 	line, err := r.json()
 	if err != nil { // it holds nothing that cannot be written

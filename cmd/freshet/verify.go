@@ -31,12 +31,14 @@ again on both sides, until it is proven that it is wrong, or that it was only un
   duplicate  the table has several rows of the key
 
 --sample compares a part of the keys, chosen at random; what is read of the database is as little, where its keys can be put in
-order. Nothing is written to the tables. The database is read over one connection, in short transactions, with the source's
+order. Nothing is written to the tables, unless --repair has the pipeline read the rows that differ again, missed deletes
+included: it writes them as changes, with its progress, to the tables and their change logs. The database is read over one connection, in short transactions, with the source's
 history.rows_per_second.
 
-Exit code 4 when there is a difference; 3 with FRE-4009 when the pipeline does not go on, so that nothing is proven.`,
+Exit code 4 when there is a difference that is not mended; 3 with FRE-4009 when the pipeline does not go on, so that nothing is proven.`,
 		Example: `  freshet verify shop
   freshet verify pipelines/shop.yaml --table bronze.public_orders --sample 5%
+  freshet verify shop --repair
   freshet verify shop -o json | jq '.[].counts'`,
 		Args: args(1, 1, "one PIPELINE"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -59,6 +61,7 @@ Exit code 4 when there is a difference; 3 with FRE-4009 when the pipeline does n
 	f := cmd.Flags()
 	f.StringSliceVar(&tables, "table", nil, "these tables (default: all)")
 	f.StringVar(&sample, "sample", "100%", "the part of the keys that is compared, such as 5%")
+	f.BoolVar(&o.Repair, "repair", false, "have the pipeline read again what differs")
 	f.Uint64Var(&o.Seed, "seed", 0, "chooses the part (default: at random)")
 	f.DurationVar(&o.Wait, "wait", time.Minute, "for how long a table may not come to where its source was read")
 	f.IntVar(&o.List, "limit", 1000, "how many differences of a table are listed")
@@ -88,7 +91,7 @@ func (c *cli) verify(ctx context.Context, p *spec.Pipeline, o *spec.VerifyOption
 	err := p.Verify(ctx, o, func(v *spec.Verified) error {
 		clear()
 		rows = 0
-		equal = equal && v.Equal()
+		equal = equal && v.Found() == v.Mended
 		records = append(records, verifiedRecord(v))
 		if output == "table" {
 			c.printVerified(v)
@@ -111,7 +114,13 @@ func (c *cli) printVerified(v *spec.Verified) {
 	cost := fmt.Sprintf("%s, %s, %s", plural(v.SourceRows, "row"), bytesText(v.SourceBytes), span(v.Took))
 	mark, what := s.paint(green, "✓"), "equals "+v.Source
 	if !v.Equal() {
-		mark, what = s.paint(red, "✗"), "differs from "+v.Source+": "+countsText(v)
+		mark, what = s.paint(red, "✗"), "differs from "+v.Source+": "+countsText(v.Counts)
+		if v.Mended > 0 {
+			what += ", " + number(v.Mended) + " of them mended"
+		}
+		if v.Mended == v.Found() {
+			mark = s.paint(green, "✓")
+		}
 	}
 	fmt.Fprintf(c.out, "%s %s %s, at %s, version %d (%s)\n", mark, shownPath(v.Table), what, v.At, v.View.Version, cost)
 	for _, d := range v.Differences {
@@ -132,10 +141,10 @@ func (c *cli) printVerified(v *spec.Verified) {
 	}
 }
 
-func countsText(v *spec.Verified) string {
+func countsText(counts map[quality.Class]int64) string {
 	var parts []string
 	for _, class := range quality.Classes() {
-		if n := v.Counts[class]; n > 0 {
+		if n := counts[class]; n > 0 {
 			parts = append(parts, number(n)+" "+string(class))
 		}
 	}
@@ -160,7 +169,7 @@ func verifiedRecord(v *spec.Verified) record {
 	}
 	return record{{name: "table", value: v.Table}, {name: "source", value: v.Source}, {name: "equal", value: v.Equal()},
 		{name: "position", value: v.At}, {name: "version", value: v.View.Version}, {name: "counts", value: counts},
-		{name: "differences", value: differences}, {name: "more", value: v.More}, {name: "rows", value: v.SourceRows},
+		{name: "differences", value: differences}, {name: "more", value: v.More}, {name: "mended", value: v.Mended}, {name: "rows", value: v.SourceRows},
 		{name: "table_rows", value: v.TableRows}, {name: "bytes", value: v.SourceBytes}, {name: "seconds", value: v.Took.Seconds()},
 		{name: "rechecked", value: v.Rechecked}, {name: "undecided", value: v.Undecided}, {name: "rejected", value: v.Rejected}}
 }

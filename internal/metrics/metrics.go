@@ -42,6 +42,7 @@ type Metrics struct {
 	stages, commitTime, latency       *prometheus.HistogramVec
 	state, backlog, lag, tableAgeDesc *prometheus.Desc
 	kept, growth, safe, left          *prometheus.Desc
+	comparing                         comparing
 
 	mu        sync.Mutex
 	pipelines []*pipeline
@@ -52,17 +53,19 @@ type pipeline struct {
 	m               *Metrics
 	namespace, name string
 
-	mu      sync.Mutex
-	state   string
-	paused  string
-	slow    map[string]string    // why tables are slow, by name
-	held    *freshet.Held        // nil: nobody said
-	trouble map[string]time.Time // what is being tried again, and when it last was
-	backlog map[freshet.Lane]int64
-	tables  map[string]time.Time // the newest committed origin time
-	newest  time.Time            // among all records that were committed
-	totals  Totals
-	loading loading
+	mu     sync.Mutex
+	state  string
+	paused string
+	slow   map[string]string // why tables are slow, by name
+	// differing is how many rows differ of each table that was compared, by its name.
+	differing map[string]int64
+	held      *freshet.Held        // nil: nobody said
+	trouble   map[string]time.Time // what is being tried again, and when it last was
+	backlog   map[freshet.Lane]int64
+	tables    map[string]time.Time // the newest committed origin time
+	newest    time.Time            // among all records that were committed
+	totals    Totals
+	loading   loading
 }
 
 // Totals are sums over a pipeline's run so far.
@@ -79,6 +82,7 @@ type Totals struct {
 	Newest              time.Time
 	LastVersion         int64
 	LastTable           string
+	Differing           int64 // rows that differ from the source, by the last comparison of each table
 	Loading             Loading
 	Held                *freshet.Held // what the origin keeps for us; nil: it does not say
 }
@@ -99,14 +103,15 @@ func New(version string) *Metrics {
 		m.registry.MustRegister(h)
 		return h
 	}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, append(labels[:2:2], "table"))
+	gauge := func(name, help string, more ...string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, append(labels[:2:2], more...))
 		m.registry.MustRegister(g)
 		return g
 	}
-	m.loaded = gauge("freshet_history_rows_done", "Rows read of a table that is loaded.")
-	m.expected = gauge("freshet_history_rows_expected", "Rows that the origin estimates that table to have.")
-	m.slow = gauge("freshet_table_slow", "1 while the table is so slow that its changes are parked.")
+	m.loaded = gauge("freshet_history_rows_done", "Rows read of a table that is loaded.", "table")
+	m.expected = gauge("freshet_history_rows_expected", "Rows that the origin estimates that table to have.", "table")
+	m.slow = gauge("freshet_table_slow", "1 while the table is so slow that its changes are parked.", "table")
+	m.comparing = newComparing(counter, gauge)
 	m.records = counter("freshet_source_records_total", "Records read.", "source_type")
 	m.bytes = counter("freshet_source_bytes_total", "Payload bytes read.", "source_type")
 	m.rows = counter("freshet_rows_written_total", "Rows committed.", "table", "op")
@@ -260,6 +265,7 @@ func (m *Metrics) Totals() []Totals {
 		t.Namespace, t.Pipeline, t.State, t.Newest = p.namespace, p.name, p.state, p.newest
 		t.Trouble, t.Paused = p.outstanding(now), p.heldBack()
 		t.Backlog, t.Loading, t.Held = p.behind(), p.loading.sum(now), p.held
+		t.Differing = p.differ()
 		p.mu.Unlock()
 		all = append(all, t)
 	}

@@ -10,7 +10,7 @@ import (
 func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer {
 	p := &pipeline{m: m, namespace: namespace, name: name, state: "starting", backlog: map[freshet.Lane]int64{},
 		trouble: map[string]time.Time{}, tables: map[string]time.Time{},
-		slow: map[string]string{}}
+		slow: map[string]string{}, differing: map[string]int64{}}
 	m.mu.Lock()
 	m.pipelines = append(m.pipelines, p)
 	m.mu.Unlock()
@@ -45,6 +45,7 @@ func (m *Metrics) Observer(namespace, name, sourceType string) freshet.Observer 
 			m.upkeeps.WithLabelValues(namespace, name, u.Table, u.Kind).Inc()
 			m.upkeepTime.WithLabelValues(namespace, name, u.Table, u.Kind).Add(u.Took.Seconds())
 		},
+		Compared: p.compared,
 		Lossy: func(table, _ string, values int64) {
 			p.mu.Lock()
 			table = p.label(table)
