@@ -99,7 +99,7 @@ type Writer struct {
 
 // NewWriter begins data files below the root of st, for the table that m and p describe: its schema, partitioning,
 // column mapping and properties. They are the snapshot's, or those of the commit that the files are for, and are not
-// changed. Errors: a type that cannot be written (variant; a struct of void only), a partition column that is no column
+// changed. On a disk files are durable once a commit through the same st is (store.CreateAhead). Errors: a type that cannot be written (variant; a struct of void only), a partition column that is no column
 // of an atomic type, a property that cannot be obeyed; *UnsupportedError.
 func NewWriter(st store.Store, m *Metadata, p *Protocol, opts *WriterOptions) (*Writer, error) {
 	w := &Writer{st: st, opts: opts.withDefaults(), open: make(map[string]*dataFile)}

@@ -38,7 +38,7 @@ type sink struct {
 
 func (s *sink) Write(b []byte) (int, error) {
 	if s.upload == nil {
-		u, err := s.st.Create(s.ctx, s.key)
+		u, err := store.CreateAhead(s.ctx, s.st, s.key)
 		if err != nil {
 			return 0, err
 		}

@@ -32,19 +32,22 @@ const tempAge = 24 * time.Hour
 //
 // The folders of uploads are synced together, by the next Put or PutIfAbsent of the same Disk, before what it
 // writes gets its name: an upload that nothing was put after may be missing after a loss of power, and what
-// names it is never there without it.
+// names it is never there without it. So are the bytes of small uploads by CreateAhead.
 //
 // A key cannot be both an object and the folder of another ("a" and "a/b"), nor have a part longer than the
 // file system's names.
 type Disk struct {
-	root    string
-	syncDir func(dir string) error
+	root     string
+	syncDir  func(dir string) error
+	syncFile func(f *os.File) error
 
 	mu      sync.Mutex
-	durable map[string]bool // folders known to be on the disk for good, with all above them
-	unsure  map[string]bool // folders of uploads whose names may not be on the disk yet
+	durable map[string]bool     // folders known to be on the disk for good, with all above them
+	unsure  map[string]bool     // folders of uploads whose names may not be on the disk yet
+	ahead   map[string]*os.File // uploads, by their paths, whose bytes may not be there yet
+	lost    map[string]error    // uploads whose bytes did not get there
 
-	syncing sync.Mutex // of unsure: whoever finds none there knows that they are on the disk
+	syncing sync.Mutex // of unsure and ahead: whoever finds none there knows that they are on the disk
 }
 
 // NewDisk returns the store of the files below root, which is made with the first write if it is not there.
@@ -65,7 +68,8 @@ func NewDisk(root string) (*Disk, error) {
 	default:
 		removeLeftovers(filepath.Join(abs, tempDir), time.Now().Add(-tempAge))
 	}
-	return &Disk{root: abs, syncDir: syncDir, durable: map[string]bool{}, unsure: map[string]bool{}}, nil
+	return &Disk{root: abs, syncDir: syncDir, syncFile: (*os.File).Sync, durable: map[string]bool{},
+		unsure: map[string]bool{}, ahead: map[string]*os.File{}, lost: map[string]error{}}, nil
 }
 
 // removeLeftovers deletes what it can of the temporary files last written before a time. What it cannot
@@ -144,6 +148,7 @@ func (d *Disk) Delete(ctx context.Context, key string) error {
 	}
 	err = syscall.Unlink(path) // os.Remove would take an empty folder too
 	if err == nil || missing(err) {
+		d.release(path)
 		return nil
 	}
 	if info, lookErr := os.Lstat(path); lookErr == nil && info.IsDir() {

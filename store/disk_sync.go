@@ -18,7 +18,11 @@ const (
 	maxDurable = 1 << 16
 	// maxUnsure bounds the folders of uploads that wait for a sync.
 	maxUnsure = 1 << 10
-	// syncsAtOnce is how many folders are synced side by side.
+	// maxAhead bounds the files of uploads that wait, open, for a sync, and maxAheadBytes their sizes: of larger ones the
+	// disk had better begin to write.
+	maxAhead      = 64
+	maxAheadBytes = 4 << 20
+	// syncsAtOnce is how many folders and files are synced side by side.
 	syncsAtOnce = 8
 )
 
@@ -30,17 +34,51 @@ func (d *Disk) owes(dir string) int {
 	return len(d.unsure)
 }
 
-// syncUploads brings the names of finished uploads to the disk. What could not be synced is tried again the
-// next time.
+// maySyncLater reports whether one more file may wait for a sync.
+func (d *Disk) maySyncLater() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.ahead) < maxAhead
+}
+
+// owesFile notes that a file, which has this path, is to be synced and then closed.
+func (d *Disk) owesFile(path string, f *os.File) {
+	d.release(path) // of which it may have taken the place
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ahead[path] = f
+}
+
+// release gives up what is owed to a file that is there no more.
+func (d *Disk) release(path string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.lost, path)
+	if f := d.ahead[path]; f != nil {
+		_ = f.Close()
+		delete(d.ahead, path)
+	}
+}
+
+// syncUploads brings finished uploads and their names to the disk. A folder that could not be synced is tried again the
+// next time. A file is not: the system may have given up its bytes, and says so once.
 func (d *Disk) syncUploads() error {
 	d.syncing.Lock()
 	defer d.syncing.Unlock()
 	d.mu.Lock()
-	dirs := slices.Sorted(maps.Keys(d.unsure))
-	clear(d.unsure)
+	dirs, files := slices.Sorted(maps.Keys(d.unsure)), d.ahead
+	d.unsure, d.ahead = map[string]bool{}, map[string]*os.File{}
 	d.mu.Unlock()
 	var group errgroup.Group
 	group.SetLimit(syncsAtOnce)
+	for path, f := range files {
+		group.Go(func() error {
+			if err := d.finish(f, nil); err != nil {
+				d.lose(path, err)
+			}
+			return nil
+		})
+	}
 	for _, dir := range dirs {
 		group.Go(func() error {
 			err := d.syncDir(dir)
@@ -53,7 +91,24 @@ func (d *Disk) syncUploads() error {
 			return fmt.Errorf("sync the folder of uploads %s: %w", dir, err)
 		})
 	}
-	return group.Wait()
+	err := group.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for path, cause := range d.lost {
+		return fmt.Errorf("%w: the bytes of the upload %s did not reach the disk (%v): delete it and write it again",
+			ErrUnavailable, path, cause)
+	}
+	return err
+}
+
+// lose notes that a file's bytes did not reach the disk, unless it is there no more: nothing may be put that could name it.
+func (d *Disk) lose(path string, cause error) {
+	d.mu.Lock()
+	d.lost[path] = cause
+	d.mu.Unlock()
+	if _, err := os.Lstat(path); missing(err) { // who deletes it later releases it later
+		d.release(path)
+	}
 }
 
 // makeDurable makes the folder, where missing, and syncs it and all above it up to the root's parent, once: a

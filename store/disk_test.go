@@ -19,6 +19,17 @@ func TestDisk_Conformance_Holds(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return newDisk(t, t.TempDir()) }, nil)
 }
 
+// uploadsAhead is a Disk whose uploads are synced by the put that comes next.
+type uploadsAhead struct{ *store.Disk }
+
+func (u uploadsAhead) Create(ctx context.Context, key string) (store.Upload, error) {
+	return store.CreateAhead(ctx, u.Disk, key)
+}
+
+func TestDisk_UploadsAhead_ConformanceHolds(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store { return uploadsAhead{newDisk(t, t.TempDir())} }, nil)
+}
+
 func TestDisk_RootMissing_MadeByFirstWrite(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "new", "lake")
 	d := newDisk(t, root)

@@ -49,6 +49,15 @@ func (d *Disk) PutHint(ctx context.Context, key string, data []byte) error {
 
 // Create begins a streaming upload into a temporary file. See Store.
 func (d *Disk) Create(ctx context.Context, key string) (Upload, error) {
+	return d.upload(ctx, key, false)
+}
+
+// CreateAhead is Create of what a put will name. See CreateAhead of the package.
+func (d *Disk) CreateAhead(ctx context.Context, key string) (Upload, error) {
+	return d.upload(ctx, key, true)
+}
+
+func (d *Disk) upload(ctx context.Context, key string, ahead bool) (Upload, error) {
 	path, err := d.path(ctx, "create", key)
 	if err != nil {
 		return nil, err
@@ -58,7 +67,7 @@ func (d *Disk) Create(ctx context.Context, key string) (Upload, error) {
 		return nil, diskError("create", key, err)
 	}
 	buf := bufio.NewWriterSize(f, writeBufferBytes)
-	return &diskUpload{ctx: ctx, disk: d, key: key, path: path, file: f, buf: buf}, nil
+	return &diskUpload{ctx: ctx, disk: d, key: key, path: path, file: f, buf: buf, ahead: ahead}, nil
 }
 
 func (d *Disk) write(ctx context.Context, key string, data []byte, name func(from, to string) error) error {
@@ -74,7 +83,7 @@ func (d *Disk) write(ctx context.Context, key string, data []byte, name func(fro
 	uploads := make(chan error, 1)
 	go func() { uploads <- d.syncUploads() }() // beside the file: the disk flushes for both at once
 	_, err = f.Write(data)
-	if err = errors.Join(finish(f, err), <-uploads); err != nil {
+	if err = errors.Join(d.finish(f, err), <-uploads); err != nil {
 		return diskError("put", key, err)
 	}
 	if err := ctx.Err(); err != nil {
@@ -97,9 +106,9 @@ func (d *Disk) temp() (*os.File, error) {
 }
 
 // finish brings a written file to the disk and closes it; err is what went wrong before.
-func finish(f *os.File, err error) error {
+func (d *Disk) finish(f *os.File, err error) error {
 	if err == nil {
-		err = f.Sync()
+		err = d.syncFile(f)
 	}
 	return errors.Join(err, f.Close())
 }
@@ -177,13 +186,15 @@ func nameError(verb, key, path string, err error) error {
 }
 
 type diskUpload struct {
-	ctx  context.Context
-	disk *Disk
-	key  string
-	path string // where the object will be
-	file *os.File
-	buf  *bufio.Writer
-	done bool
+	ctx   context.Context
+	disk  *Disk
+	key   string
+	path  string // where the object will be
+	file  *os.File
+	buf   *bufio.Writer
+	size  int64
+	ahead bool // its bytes may be synced by the next put
+	done  bool
 }
 
 func (u *diskUpload) Write(p []byte) (int, error) {
@@ -191,6 +202,7 @@ func (u *diskUpload) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := u.buf.Write(p)
+	u.size += int64(n)
 	if err != nil {
 		return n, diskError("upload", u.key, err)
 	}
@@ -203,11 +215,20 @@ func (u *diskUpload) Close() error {
 	}
 	u.done = true
 	defer os.Remove(u.file.Name()) // gone already after a rename
-	if err := finish(u.file, u.buf.Flush()); err != nil {
+	ahead := u.ahead && u.size <= maxAheadBytes && u.disk.maySyncLater()
+	err := u.buf.Flush()
+	if !ahead || err != nil {
+		err = u.disk.finish(u.file, err)
+	}
+	if err != nil {
 		return diskError("upload", u.key, err)
 	}
 	if _, err := u.disk.give("upload", u.key, u.file.Name(), u.path, os.Rename); err != nil {
+		_ = u.file.Close() // unless it was before
 		return err
+	}
+	if ahead {
+		u.disk.owesFile(u.path, u.file)
 	}
 	if u.disk.owes(filepath.Dir(u.path)) < maxUnsure {
 		return nil

@@ -113,6 +113,18 @@ func GetInto(ctx context.Context, s Store, key string, buffer []byte) ([]byte, e
 	return s.Get(ctx, key)
 }
 
+// CreateAhead is Create of an object that nobody looks for before another one names it, which this store puts later. Where that
+// is cheaper its bytes are made durable by the put, before what that writes gets its name: until then, after a loss of power, the
+// object may be missing or have other content. What cannot be made durable then fails every put until it is deleted.
+func CreateAhead(ctx context.Context, s Store, key string) (Upload, error) {
+	if c, ok := s.(interface {
+		CreateAhead(ctx context.Context, key string) (Upload, error)
+	}); ok {
+		return c.CreateAhead(ctx, key)
+	}
+	return s.Create(ctx, key)
+}
+
 // PutHint writes an object that only saves time, if the key is free. Where that is cheaper it is not made durable: after a
 // loss of power it may be missing, or have other content, so that whoever reads it must notice. Errors: as PutIfAbsent.
 func PutHint(ctx context.Context, s Store, key string, data []byte) error {
