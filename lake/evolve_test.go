@@ -84,6 +84,15 @@ func TestWrite_NewColumn_AddedWithTheRows(t *testing.T) {
 	}
 }
 
+// Rows of one commit that have a new column of two types are no commit: the table would say one type, and a file have the other.
+func TestWrite_NewColumnOfTwoTypes_Stale(t *testing.T) {
+	w := newWorld()
+	a := w.running(t, nil)
+	start(t, a, freshet.Progress{lane0: -1})
+	must(t, write(t, a, wide(lane0, -1, 4, "extra", long)))
+	wantStale(t, write(t, a, wide(lane0, 4, 6, "extra", text)))
+}
+
 func TestWrite_NewColumnFixedSchema_Refused(t *testing.T) {
 	w := newWorld()
 	a := w.running(t, &lake.TargetOptions{FixedSchema: true})

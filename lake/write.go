@@ -309,7 +309,13 @@ func (t *table) fitTable(ctx context.Context, rows *delta.Schema) (*delta.Schema
 	if err := t.obey(snap); err != nil {
 		return nil, false, err
 	}
-	merged, _, err = t.fit(snap.Schema(), rows)
+	have := snap.Schema()
+	if len(t.writers()) > 0 || t.keyed != nil && t.keyed.rows > 0 { // of what is written, the table has the columns with the commit
+		if have, _, err = t.fit(have, t.schema); err != nil {
+			return nil, false, err
+		}
+	}
+	merged, _, err = t.fit(have, rows)
 	return merged, true, err
 }
 

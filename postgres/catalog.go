@@ -209,10 +209,13 @@ order by a.attrelid, a.attnum`, oids(tables))
 		}
 		slices.Sort(places)
 		for _, at := range places {
-			name := byPlace[at]
-			tables[of].PrimaryKey = append(tables[of].PrimaryKey, name)
-			i := slices.IndexFunc(tables[of].Columns, func(c Column) bool { return c.Name == name })
-			tables[of].Columns[i].Unique = true
+			tables[of].PrimaryKey = append(tables[of].PrimaryKey, byPlace[at])
+		}
+	}
+	for _, t := range tables {
+		key := t.rowKey()
+		for i := range t.Columns {
+			t.Columns[i].Unique = slices.Contains(key, t.Columns[i].Name)
 		}
 	}
 	return nil

@@ -181,7 +181,7 @@ func canBecome(from, to arrow.DataType) bool {
 // out of it. heard is false of what the catalog has, which may be ahead of the log: what is to be applied may be so early, but
 // nothing ends the run. Errors: CodeTableChanged; those of Downstream.
 func (s *Source) reshape(ctx context.Context, f *feed, t *Table, heard bool) (map[string]bool, error) {
-	known, err := s.down.Schema(ctx, f.name)
+	known, err := s.known(ctx, f)
 	if err != nil || known == nil {
 		return nil, err
 	}
@@ -199,6 +199,7 @@ func (s *Source) reshape(ctx context.Context, f *feed, t *Table, heard bool) (ma
 			left[one.column.Name] = true
 		case one.policy == Apply && !one.added:
 			wider = append(wider, *one.column)
+			f.give(*one.column)
 		}
 		if !heard {
 			continue

@@ -30,6 +30,7 @@ type feed struct {
 
 	table  *Table // as the log described it last; nil: not yet
 	schema *arrow.Schema
+	given  []arrow.Field // the columns that rows of this run had: the table in Delta has them only with the commit of these
 	rows   *rows
 
 	kinds   []freshet.Kind
@@ -280,7 +281,7 @@ func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel, heard
 	if err != nil {
 		return err
 	}
-	schema, err := s.shape(ctx, f.name, t, left)
+	schema, err := s.shape(ctx, f, t, left)
 	if err != nil {
 		return err
 	}
@@ -290,26 +291,57 @@ func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel, heard
 			Msg: "the rows do not fit the table " + f.name, Err: err,
 			Fix: "write to another table, or load this one again"}
 	}
+	if heard {
+		f.give(schema.Fields()...)
+	}
 	f.table, f.schema, f.rows = t, schema, rows
 	return nil
 }
 
+// give notes columns that rows have from now on. A type that is wider than that of rows before it makes those be read again, and
+// they have it then, too.
+func (f *feed) give(fields ...arrow.Field) {
+	for _, field := range fields {
+		if i := slices.IndexFunc(f.given, func(g arrow.Field) bool { return strings.EqualFold(g.Name, field.Name) }); i >= 0 {
+			f.given[i] = field
+			continue
+		}
+		f.given = append(f.given, field)
+	}
+}
+
+// known are the columns of the table in Delta, and those that it gets with rows that are not committed yet; nil: there is none.
+func (s *Source) known(ctx context.Context, f *feed) (*arrow.Schema, error) {
+	known, err := s.down.Schema(ctx, f.name)
+	if err != nil || known == nil {
+		return nil, err
+	}
+	fields := known.Fields()
+	for _, g := range f.given {
+		if indexOf(known, g.Name) < 0 {
+			fields = append(fields, g)
+		}
+	}
+	meta := known.Metadata()
+	return arrow.NewSchema(fields, &meta), nil
+}
+
 // shape has the target make its table for rows of this one, or check that it takes them, and returns the columns that they
 // become; those in left are left out.
-func (s *Source) shape(ctx context.Context, name string, t *Table, left map[string]bool) (*arrow.Schema, error) {
-	schema, err := s.columns(ctx, name, t, left)
+func (s *Source) shape(ctx context.Context, f *feed, t *Table, left map[string]bool) (*arrow.Schema, error) {
+	schema, err := s.columns(ctx, f, t, left)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.down.Ensure(ctx, name, schema); err != nil {
+	if err := s.down.Ensure(ctx, f.name, schema); err != nil {
 		return nil, err
 	}
-	return s.columns(ctx, name, t, left)
+	return s.columns(ctx, f, t, left)
 }
 
 // columns are those that rows of the table have, of the types that its Delta table has, less those left out.
-func (s *Source) columns(ctx context.Context, name string, t *Table, left map[string]bool) (*arrow.Schema, error) {
-	known, err := s.down.Schema(ctx, name)
+func (s *Source) columns(ctx context.Context, f *feed, t *Table, left map[string]bool) (*arrow.Schema, error) {
+	known, err := s.known(ctx, f)
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func (h *history) look(ctx context.Context, l *load) error {
 	if err != nil {
 		return err
 	}
-	schema, err := h.s.shape(ctx, l.feed.name, &t.Table, left)
+	schema, err := h.s.shape(ctx, l.feed, &t.Table, left)
 	if err != nil {
 		return err
 	}

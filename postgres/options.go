@@ -53,6 +53,9 @@ type Options struct {
 	// Patience is how long a slot is waited for that another connection holds: a server may notice late that one of ours is
 	// gone. Default 75 s.
 	Patience time.Duration
+	// RetryAfter is how long is waited after an outage until it is tried again; each time that it goes on twice as long, up to 30 s.
+	// Default 100 ms.
+	RetryAfter time.Duration
 	// Observer is told of outages.
 	Observer freshet.Observer
 	// Log takes what a person should see. Default: nothing is logged.
@@ -126,6 +129,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Patience <= 0 {
 		o.Patience = 75 * time.Second
+	}
+	if o.RetryAfter <= 0 {
+		o.RetryAfter = 100 * time.Millisecond
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -134,14 +134,7 @@ func (o *Originals) Table(ctx context.Context, schema, name string, known *arrow
 	if r.schema, err = o.types.fit(&t.Table, known); err != nil {
 		return nil, unfit(&t.Table, err)
 	}
-	if r.key = t.PrimaryKey; len(r.key) == 0 && t.Identity == IdentityIndex {
-		for _, c := range t.Columns {
-			if c.Key {
-				r.key = append(r.key, c.Name)
-			}
-		}
-	}
-	if len(r.key) == 0 {
+	if r.key = t.rowKey(); len(r.key) == 0 {
 		return nil, &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput, Place: t.String(),
 			Msg: "the table has no key, by which its rows could be told apart", Fix: "give it a primary key"}
 	}

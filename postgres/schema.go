@@ -69,13 +69,13 @@ func columnName(name string) string {
 }
 
 // columnType is the type of a column: that of its type's values, or text where people chose so, or where it is declared
-// with several dimensions, which a Delta array does not have, or where numbers of a key would be rounded.
+// with several dimensions, which a Delta array does not have, or where numbers of a key would be rounded, or a key would be of parts.
 func (t *typeMap) columnType(table *Table, c *Column) arrow.DataType {
 	if t.choices.Columns[table.String()+"."+c.Name] == AsText || c.Dimensions > 1 {
 		return arrow.BinaryTypes.String
 	}
 	to := t.arrowType(c.Type, c.Modifier, 0)
-	if p, _ := t.resolve(c.Type, c.Modifier); c.Unique && p.kind == kindNumeric && to.ID() == arrow.FLOAT64 {
+	if p, _ := t.resolve(c.Type, c.Modifier); c.Unique && (p.kind == kindNumeric && to.ID() == arrow.FLOAT64 || arrow.IsNested(to.ID())) {
 		return arrow.BinaryTypes.String
 	}
 	return to

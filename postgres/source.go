@@ -430,7 +430,7 @@ func (s *Source) outage(ctx context.Context, what string, err error) error {
 		s.o.Observer.Retry(what, err)
 	}
 	s.o.Log.Warn("trying again", "what", what, "error", err)
-	pause := min(30*time.Second, 100*time.Millisecond<<min(s.failures, 10))
+	pause := min(30*time.Second, s.o.RetryAfter<<min(s.failures, 10))
 	s.failures++
 	t := time.NewTimer(pause)
 	defer t.Stop()

@@ -78,13 +78,16 @@ func (t *catalogTable) keyless(o *Options) string {
 	return ""
 }
 
-// rowKey is the key that rows of the table are told apart by: the primary key, or else the index that is its replica identity.
+// rowKey is the key that rows of the table are told apart by: the columns of the index that is its replica identity, since the log
+// names rows by it alone, or else the primary key.
 func (t *catalogTable) rowKey() []string { return rowKey(&t.Table, t.PrimaryKey) }
 
-func rowKey(t *Table, primary []string) []string {
-	key := slices.Clone(primary)
+func rowKey(t *Table, primary []string) (key []string) {
+	if t.Identity != IdentityIndex {
+		return slices.Clone(primary)
+	}
 	for _, c := range t.Columns {
-		if len(primary) == 0 && c.Key && t.Identity != IdentityFull {
+		if c.Key {
 			key = append(key, c.Name)
 		}
 	}
