@@ -281,24 +281,11 @@ func (p pairs) take(spans []expr.Span) (out pairs) {
 
 // pairBatch puts the two rows of each pair side by side.
 func (r *mergeRun) pairBatch(target arrow.RecordBatch, p pairs) arrow.RecordBatch {
-	t := expr.TakeBatch(target, rowSpans(p.target))
+	t := expr.TakeBatch(target, expr.SpansOf(p.target))
 	defer t.Release()
-	s := expr.TakeBatch(r.part.rows, rowSpans(p.source))
+	s := expr.TakeBatch(r.part.rows, expr.SpansOf(p.source))
 	defer s.Release()
 	return array.NewRecordBatch(r.plan.pair, append(slices.Clone(t.Columns()), s.Columns()...), int64(len(p.target)))
-}
-
-// rowSpans are the rows as spans.
-func rowSpans(rows []int32) []expr.Span {
-	spans := make([]expr.Span, 0, len(rows))
-	for _, i := range rows {
-		if n := len(spans); n > 0 && spans[n-1].To == int(i) {
-			spans[n-1].To++
-			continue
-		}
-		spans = append(spans, expr.Span{From: int(i), To: int(i) + 1})
-	}
-	return spans
 }
 
 // act narrows the pairs down and lets the clauses of matched rows act on them. It tells which rows of the table match;
@@ -375,7 +362,7 @@ func rowsLeft(ctx context.Context, cond *expr.Bound, batch arrow.RecordBatch, ta
 			left = append(left, int32(i))
 		}
 	}
-	rest := expr.TakeBatch(batch, rowSpans(left))
+	rest := expr.TakeBatch(batch, expr.SpansOf(left))
 	defer rest.Release()
 	spans, err := cond.Rows(ctx, rest)
 	if err != nil {
@@ -438,7 +425,7 @@ func (r *mergeRun) change(ctx context.Context, a *mergeAction, rows FileRows, ba
 	if len(chosen) == 0 {
 		return nil
 	}
-	picked := expr.TakeBatch(batch, rowSpans(chosen))
+	picked := expr.TakeBatch(batch, expr.SpansOf(chosen))
 	defer picked.Release()
 	places := make([]int32, len(chosen))
 	positions := make([]int64, len(chosen))
@@ -468,7 +455,7 @@ func (r *mergeRun) change(ctx context.Context, a *mergeAction, rows FileRows, ba
 	extra, values := r.edit.rowIDs(rows.Batch)
 	ids := make([]arrow.Array, len(values))
 	for i, v := range values {
-		ids[i] = expr.Take(v, rowSpans(places))
+		ids[i] = expr.Take(v, expr.SpansOf(places))
 		v.Release()
 	}
 	after, err := a.make.apply(ctx, picked, extra, ids)
@@ -538,7 +525,7 @@ func (r *mergeRun) insert(ctx context.Context) error {
 }
 
 func (r *mergeRun) insertRows(ctx context.Context, some []int32, tell bool) error {
-	batch := expr.TakeBatch(r.part.rows, rowSpans(some))
+	batch := expr.TakeBatch(r.part.rows, expr.SpansOf(some))
 	defer batch.Release()
 	chosen, err := chooseRows(ctx, r.plan.notMatched, batch)
 	if err != nil {
@@ -548,7 +535,7 @@ func (r *mergeRun) insertRows(ctx context.Context, some []int32, tell bool) erro
 		if len(list) == 0 {
 			continue
 		}
-		picked := expr.TakeBatch(batch, rowSpans(list))
+		picked := expr.TakeBatch(batch, expr.SpansOf(list))
 		rows, err := r.plan.notMatched[i].make.apply(ctx, picked, nil, nil)
 		picked.Release()
 		if err != nil {

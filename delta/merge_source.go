@@ -198,37 +198,21 @@ func (in *mergeInput) part(ctx context.Context, batches []arrow.RecordBatch) (*m
 	return p, nil
 }
 
-// concatenated makes one batch of many.
+// concatenated makes one batch of many, or of none.
 func concatenated(schema *arrow.Schema, batches []arrow.RecordBatch) (arrow.RecordBatch, error) {
-	if len(batches) == 1 {
-		batches[0].Retain()
-		return batches[0], nil
-	}
-	columns := make([]arrow.Array, schema.NumFields())
-	defer func() {
-		for _, c := range columns {
-			if c != nil {
-				c.Release()
-			}
-		}
-	}()
-	rows := int64(0)
-	for _, b := range batches {
-		rows += b.NumRows()
-	}
-	for i, f := range schema.Fields() {
-		list := make([]arrow.Array, len(batches))
-		for n, b := range batches {
-			list[n] = b.Column(i)
-		}
-		var err error
-		if len(list) == 0 {
-			columns[i] = nullArray(f.Type, 0)
-		} else if columns[i], err = array.Concatenate(list, memory.DefaultAllocator); err != nil {
+	if len(batches) > 0 {
+		all, err := expr.ConcatBatches(batches)
+		if err != nil {
 			return nil, fmt.Errorf("hold the source: %w", err)
 		}
+		return all, nil
 	}
-	return array.NewRecordBatch(schema, columns, rows), nil
+	columns := make([]arrow.Array, schema.NumFields())
+	for i, f := range schema.Fields() {
+		columns[i] = nullArray(f.Type, 0)
+		defer columns[i].Release()
+	}
+	return array.NewRecordBatch(schema, columns, 0), nil
 }
 
 // batchBytes is about the memory that copies of the batch's rows take.

@@ -242,9 +242,12 @@ func (s *sorter) sort(ctx context.Context, held []arrow.RecordBatch, emit func(a
 	if len(held) == 0 {
 		return nil
 	}
-	rec, err := concatenate(held)
+	rec, err := expr.ConcatBatches(held)
+	for _, part := range held {
+		part.Release()
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("sort rows: %w", err)
 	}
 	defer rec.Release()
 	places := placesOf(rec)
@@ -265,15 +268,7 @@ func (s *sorter) sort(ctx context.Context, held []arrow.RecordBatch, emit func(a
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		var spans []expr.Span
-		for _, i := range part {
-			if n := len(spans); n > 0 && spans[n-1].To == int(i) {
-				spans[n-1].To++
-			} else {
-				spans = append(spans, expr.Span{From: int(i), To: int(i) + 1})
-			}
-		}
-		sorted := expr.TakeBatch(rec, spans)
+		sorted := expr.TakeBatch(rec, expr.SpansOf(part))
 		err := emit(sorted)
 		sorted.Release()
 		if err != nil {
@@ -281,36 +276,4 @@ func (s *sorter) sort(ctx context.Context, held []arrow.RecordBatch, emit func(a
 		}
 	}
 	return nil
-}
-
-// concatenate makes one batch of several and releases these.
-func concatenate(held []arrow.RecordBatch) (arrow.RecordBatch, error) {
-	defer func() {
-		for _, rec := range held {
-			rec.Release()
-		}
-	}()
-	columns := make([]arrow.Array, held[0].NumCols())
-	defer func() {
-		for _, c := range columns {
-			if c != nil {
-				c.Release()
-			}
-		}
-	}()
-	var rows int64
-	for _, rec := range held {
-		rows += rec.NumRows()
-	}
-	for i := range columns {
-		parts := make([]arrow.Array, len(held))
-		for k, rec := range held {
-			parts[k] = rec.Column(i)
-		}
-		var err error
-		if columns[i], err = array.Concatenate(parts, memory.DefaultAllocator); err != nil {
-			return nil, fmt.Errorf("sort rows: %w", err)
-		}
-	}
-	return array.NewRecordBatch(held[0].Schema(), columns, rows), nil
 }

@@ -243,7 +243,7 @@ func (u *upsert) writeDeletions(ctx context.Context, w *delta.Writer, all []dele
 		for i, d := range stored {
 			keys[i] = d.key
 		}
-		rows := expr.TakeBatch(u.stored.rows, spansOf(u.storedOf(keys)))
+		rows := expr.TakeBatch(u.stored.rows, expr.SpansOf(u.storedOf(keys)))
 		defer rows.Release()
 		if err := u.writeLogged(ctx, w, rows, stored); err != nil {
 			return err

@@ -83,7 +83,7 @@ func leaveRows(b *freshet.Batch, rows []int32) {
 		return
 	}
 	var some arrow.RecordBatch
-	spans := spansOf(rows)
+	spans := expr.SpansOf(rows)
 	if len(rows) > 0 {
 		some = expr.TakeBatch(b.Rows, spans)
 	}

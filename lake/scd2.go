@@ -198,5 +198,5 @@ func (r *rowIndex) newest(rows delta.FileRows) delta.FileRows {
 			in, at = append(in, int32(i)), append(at, rows.Rows[i])
 		}
 	}
-	return delta.FileRows{File: rows.File, Rows: at, Batch: expr.TakeBatch(rows.Batch, spansOf(in))}
+	return delta.FileRows{File: rows.File, Rows: at, Batch: expr.TakeBatch(rows.Batch, expr.SpansOf(in))}
 }

@@ -148,7 +148,7 @@ func (h *history) lateKeys(late map[keyindex.Fingerprint]int) *expr.Expr {
 func (h *history) between(rows []int32) *expr.Expr {
 	var all []*expr.Expr
 	for i, c := range h.rows.named(h.t.key()) {
-		some := expr.Take(c, spansOf(slices.Sorted(slices.Values(rows))))
+		some := expr.Take(c, expr.SpansOf(slices.Sorted(slices.Values(rows))))
 		if low, high, ok := bounds(some); ok {
 			lo, okLo := expr.Literal(some, low)
 			hi, okHi := expr.Literal(some, high)
@@ -190,7 +190,7 @@ func (s *storedPeriods) read(ctx context.Context, snap *delta.Snapshot) error {
 		return fmt.Errorf("%w: wanted %d rows that the key index names, found %d", keyindex.ErrCorrupt, len(s.spots), n)
 	}
 	var err error
-	s.rows, err = concatRows(parts)
+	s.rows, err = expr.ConcatBatches(parts)
 	return err
 }
 

@@ -198,7 +198,7 @@ func (s *shares) hash(keys []arrow.Array) (rows []int32, hashes []keyindex.Finge
 	}
 	some := make([]arrow.Array, len(keys))
 	for i, k := range keys {
-		some[i] = expr.Take(k, spansOf(rows))
+		some[i] = expr.Take(k, expr.SpansOf(rows))
 		defer some[i].Release()
 	}
 	hashes, err = s.hasher.Append(nil, some)
@@ -207,7 +207,7 @@ func (s *shares) hash(keys []arrow.Array) (rows []int32, hashes []keyindex.Finge
 
 // rowsOfBatch are some rows of a batch, in their order, of these kinds.
 func rowsOfBatch(b *freshet.Batch, kinds []freshet.Kind, rows []int32) *freshet.Batch {
-	some := &freshet.Batch{Lane: b.Lane, ReadAt: b.ReadAt, Rows: expr.TakeBatch(b.Rows, spansOf(rows)), Kinds: these(kinds, rows),
+	some := &freshet.Batch{Lane: b.Lane, ReadAt: b.ReadAt, Rows: expr.TakeBatch(b.Rows, expr.SpansOf(rows)), Kinds: these(kinds, rows),
 		Seqs: these(b.Seqs, rows), Stamps: these(b.Stamps, rows), Places: these(b.Places, rows), Records: these(b.Records, rows)}
 	columns := int(b.Rows.NumCols())
 	for n, row := range rows {

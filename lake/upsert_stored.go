@@ -6,10 +6,9 @@ import (
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
 	"github.com/freshet-io/freshet/internal/keyindex"
 )
 
@@ -162,34 +161,6 @@ func (u *upsert) readStored(ctx context.Context, keys []int, columns []string) (
 		s.of[k] = int32(i)
 	}
 	var err error
-	s.rows, err = concatRows(parts)
+	s.rows, err = expr.ConcatBatches(parts)
 	return s, err
-}
-
-// concatRows puts batches of one schema one after another.
-func concatRows(parts []arrow.RecordBatch) (arrow.RecordBatch, error) {
-	schema := parts[0].Schema()
-	columns := make([]arrow.Array, schema.NumFields())
-	defer func() {
-		for _, c := range columns {
-			if c != nil {
-				c.Release()
-			}
-		}
-	}()
-	var n int64
-	for _, p := range parts {
-		n += p.NumRows()
-	}
-	for i := range columns {
-		of := make([]arrow.Array, len(parts))
-		for j, p := range parts {
-			of[j] = p.Column(i)
-		}
-		var err error
-		if columns[i], err = array.Concatenate(of, memory.DefaultAllocator); err != nil {
-			return nil, err
-		}
-	}
-	return array.NewRecordBatch(schema, columns, n), nil
 }

@@ -139,7 +139,7 @@ func (u *upsert) tombstoneRows(all []tombstone) arrow.RecordBatch {
 	}
 	var columns []arrow.Array
 	for _, c := range u.rows.named(u.t.key()) {
-		columns = append(columns, expr.Take(c, spansOf(rows)))
+		columns = append(columns, expr.Take(c, expr.SpansOf(rows)))
 	}
 	columns = append(columns, u.index.sequence.values(sequences)...)
 	at := fill{DeletedAtColumn, arrow.FixedWidthTypes.Timestamp_us, fillDeletedAt}

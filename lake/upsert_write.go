@@ -242,22 +242,9 @@ func (w *upsertWriter) tell(ctx context.Context, kind string, batch arrow.Record
 	if len(rows) == 0 {
 		return nil
 	}
-	some := expr.TakeBatch(batch, spansOf(rows))
+	some := expr.TakeBatch(batch, expr.SpansOf(rows))
 	defer some.Release()
 	return w.edit.Tell(ctx, kind, some)
-}
-
-// spansOf are the rows, in their order, as spans.
-func spansOf(rows []int32) []expr.Span {
-	spans := make([]expr.Span, 0, len(rows))
-	for _, row := range rows {
-		if n := len(spans); n > 0 && spans[n-1].To == int(row) {
-			spans[n-1].To++
-			continue
-		}
-		spans = append(spans, expr.Span{From: int(row), To: int(row) + 1})
-	}
-	return spans
 }
 
 // put is a row of the table in the making: what the changes of a key make of the row that is stored, or noRow.
@@ -402,14 +389,14 @@ func takeCells(f *delta.Field, fresh, stored arrow.Array, cells []cell) (arrow.A
 	case 0:
 		return array.NewSlice(null, 0, 0), nil
 	case 1:
-		return expr.Take(parts[0], spansOf(rows)), nil
+		return expr.Take(parts[0], expr.SpansOf(rows)), nil
 	}
 	all, err := array.Concatenate(parts, memory.DefaultAllocator)
 	if err != nil {
 		return nil, err
 	}
 	defer all.Release()
-	return expr.Take(all, spansOf(rows)), nil
+	return expr.Take(all, expr.SpansOf(rows)), nil
 }
 
 // sentBy is the row of the last change of the key that sent the column.

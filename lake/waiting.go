@@ -13,6 +13,7 @@ import (
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/expr"
 )
 
 // Rows that did not send all columns, of keys that the table has not, wait in quarantine (CodePartialRow) until their key
@@ -128,7 +129,7 @@ func waitingBatch(rows []*waitingRow) (*freshet.Batch, error) {
 		b.Stamps, b.Records = append(b.Stamps, r.stamp), append(b.Records, &r.record)
 	}
 	var err error
-	b.Rows, err = concatRows(parts)
+	b.Rows, err = expr.ConcatBatches(parts)
 	return b, err
 }
 
