@@ -27,7 +27,7 @@ type keyChange struct {
 	// waiting are rows that did not send all, and came when the key had no row: nothing knows the rest of them.
 	waiting []int32
 	// contenders are rows of one sequence that say different things: none of them is taken.
-	contenders []int32
+	contenders []contender
 }
 
 // puts are the rows that make the row of the key, downwards.

@@ -106,8 +106,8 @@ func (h *history) sayings(all []change) []saying {
 				finals = nil
 			}
 		}
-		for _, row := range finals {
-			h.reject(row, freshet.CodeSequenceTie, tieText)
+		for _, c := range h.orders.contenders(finals) {
+			h.rejectTie(c)
 		}
 		if finals == nil {
 			out = append(out, saying{at: string(h.orders.sequenceOf(last)), gone: h.rows.removes(last), by: last,
@@ -181,7 +181,7 @@ func (h *history) merge(i int, known, fresh []saying) []saying {
 		case h.relation(i, s) == before, out[n].gone:
 			h.counts.late++
 		default:
-			h.reject(s.by, freshet.CodeSequenceTie, tieText)
+			h.rejectTie(contender{s.by, out[n].by})
 		}
 	}
 	return out

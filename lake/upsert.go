@@ -176,19 +176,13 @@ func (u *upsert) hash(key []arrow.Array, skip []bool) ([]keyindex.Fingerprint, e
 	if !slices.Contains(skip, true) {
 		return u.index.x.Hasher().Append(nil, key)
 	}
-	var spans []expr.Span
 	var rows []int32
 	for row, is := range skip {
-		if is {
-			continue
+		if !is {
+			rows = append(rows, int32(row))
 		}
-		rows = append(rows, int32(row))
-		if n := len(spans); n > 0 && spans[n-1].To == row {
-			spans[n-1].To++
-			continue
-		}
-		spans = append(spans, expr.Span{From: row, To: row + 1})
 	}
+	spans := expr.SpansOf(rows)
 	some := make([]arrow.Array, len(key))
 	for i, c := range key {
 		some[i] = expr.Take(c, spans)
@@ -279,10 +273,7 @@ func staleIndex(err error) bool {
 	return errors.Is(err, keyindex.ErrCorrupt) || errors.Is(err, delta.ErrRowGone)
 }
 
-const (
-	partialText = "some columns were not sent, and the table has no row of this key that knows them"
-	tieText     = "another row of the same key has the same sequence and says something else"
-)
+const partialText = "some columns were not sent, and the table has no row of this key that knows them"
 
 // rejectKeys makes rejects of all rows that cannot be taken.
 func (u *upsert) rejectKeys() {
@@ -290,8 +281,8 @@ func (u *upsert) rejectKeys() {
 		for _, row := range u.keys[i].waiting {
 			u.reject(row, freshet.CodePartialRow, partialText)
 		}
-		for _, row := range u.keys[i].contenders {
-			u.reject(row, freshet.CodeSequenceTie, tieText)
+		for _, c := range u.keys[i].contenders {
+			u.rejectTie(c)
 		}
 	}
 }

@@ -110,7 +110,7 @@ func (u *upsert) contend(i int) []byte {
 	if _, ok := u.together.settle(finals); ok {
 		return nil
 	}
-	k.contenders = append(k.contenders, finals...)
+	k.contenders = append(k.contenders, u.together.contenders(finals)...)
 	return greatest
 }
 
@@ -131,7 +131,7 @@ func (w *walk) take(row int32) {
 	case relation == unknown && w.says(row):
 		u.counts.same++
 	case relation == unknown:
-		w.k.contenders = append(w.k.contenders, row)
+		w.k.contenders = append(w.k.contenders, contender{row, w.row})
 	case !w.live() && u.rows.partial(row):
 		w.pending = append(w.pending, row)
 	default:
