@@ -1,6 +1,8 @@
 package freshet
 
 import (
+	"errors"
+
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
@@ -39,7 +41,7 @@ type Decoder interface {
 	// Append decodes one payload and appends its rows (one, for most formats; the two images of an update follow each
 	// other, the one before it first). The payload is not retained.
 	// Errors: *RejectError, and then nothing of the record was appended; ErrNewFields, likewise, when the record has
-	// fields that the schema lacks and the format is to add: the source widens the schema by Infer and appends again
+	// fields that the schema lacks and the format is to add: the source widens the schema by Widen and appends again
 	// to a decoder of the wider one; ErrFull, likewise, when the rows so far must be flushed first.
 	Append(p Payload) (rows int, err error)
 
@@ -65,3 +67,35 @@ type RejectError struct {
 // Error is the message with its place: `items[2].price at byte 41: found "x", wanted a decimal(10,2)`, or
 // `id at byte 6 of the record's key: …`.
 func (e *RejectError) Error() string { return rejectText(e) }
+
+// Widen returns the columns of known with the new fields of those payloads that a decoder into known takes but for such
+// fields: a record that goes to quarantine makes no column. It returns known when there is nothing to add. Errors: those of
+// the format.
+func Widen(f Format, known *arrow.Schema, payloads []Payload) (*arrow.Schema, error) {
+	d, err := f.NewDecoder(known)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Release()
+	taken := make([]Payload, 0, len(payloads))
+	for _, p := range payloads {
+		_, err := d.Append(p)
+		if errors.Is(err, ErrFull) && d.Len() > 0 {
+			d.Flush().Rows.Release()
+			_, err = d.Append(p)
+		}
+		var no *RejectError
+		switch {
+		case errors.As(err, &no):
+			continue
+		case err != nil && !errors.Is(err, ErrNewFields):
+			return nil, err
+		}
+		taken = append(taken, p)
+	}
+	wider, err := f.Infer(taken, known)
+	if wider == nil {
+		wider = known
+	}
+	return wider, err
+}

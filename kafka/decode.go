@@ -188,7 +188,12 @@ func (w *worker) wider(t *table, was *columns, records []*kgo.Record) (*columns,
 
 // decodes reports whether the format is to see the record.
 func (s *Source) decodes(r *kgo.Record) bool {
-	return !r.Attrs.IsControl() && (r.Value != nil || s.o.Tombstones == Keep)
+	return !r.Attrs.IsControl() && (r.Value != nil || s.o.Tombstones == Keep) && !s.badKey(r)
+}
+
+// badKey reports whether the key is to be text in a column, and is none.
+func (s *Source) badKey(r *kgo.Record) bool {
+	return s.o.Columns.KeyAsText && s.o.Columns.Key != "" && !utf8.Valid(r.Key)
 }
 
 // add decodes one record, or makes a reject of it, or drops a tombstone. Errors: freshet.ErrNewFields, and
@@ -201,7 +206,7 @@ func (w *worker) add(d *decoder, r *kgo.Record) error {
 	case r.Value == nil && w.o.Tombstones == Reject:
 		w.reject(r, freshet.CodeEmptyPayload, "found no value (a tombstone), wanted one")
 		return nil
-	case w.o.Columns.KeyAsText && w.o.Columns.Key != "" && !utf8.Valid(r.Key):
+	case w.badKey(r):
 		w.reject(r, freshet.CodeBadUTF8, "the key is not UTF-8, wanted text for the column "+w.o.Columns.Key)
 		return nil
 	}

@@ -65,13 +65,11 @@ func (d *pairsDecoder) Append(p freshet.Payload) (int, error) {
 	if string(payload) == "!" {
 		return 0, &freshet.RejectError{Code: freshet.CodeMalformed, Offset: -1, Message: "found !"}
 	}
-	values := map[string]string{}
+	values, wider := map[string]string{}, false
 	for pair := range strings.FieldsSeq(string(payload)) {
 		key, value, _ := strings.Cut(pair, "=")
 		values[key] = value
-		if !d.b.Schema().HasField(key) {
-			return 0, freshet.ErrNewFields
-		}
+		wider = wider || !d.b.Schema().HasField(key)
 	}
 	for _, f := range d.b.Schema().Fields() {
 		if v, ok := values[f.Name]; ok && f.Type.ID() == arrow.INT64 {
@@ -80,6 +78,9 @@ func (d *pairsDecoder) Append(p freshet.Payload) (int, error) {
 					Message: "no number"}
 			}
 		}
+	}
+	if wider {
+		return 0, freshet.ErrNewFields
 	}
 	for i, f := range d.b.Schema().Fields() {
 		v, ok := values[f.Name]

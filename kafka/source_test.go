@@ -315,6 +315,27 @@ func TestSource_NewFields_WidenTheColumns(t *testing.T) {
 	k.want(t, "t", want)
 }
 
+func TestSource_NewFieldsOfRejects_MakeNoColumns(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	want := b.put("orders", 0, "n=1")
+	_, stop := b.follow(k, b.source("orders", nil))
+	k.wait(t, "t", rows(1))
+	more := b.put("orders", 0, "n=2 color=red", "n=x size=3", "n=4 color=blue")
+	want = append(want, more[0], more[2])
+	k.wait(t, "t", rows(3))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	k.want(t, "t", want)
+	if r := k.tables["t"].rejects; len(r) != 1 || r[0].Seq != 2 {
+		t.Errorf("got rejects %+v, want the third record", r)
+	}
+	if schema := k.tables["t"].schema; schema.HasField("size") || !schema.HasField("color") {
+		t.Errorf("got the columns %s, want color and no size", schema)
+	}
+}
+
 func TestSource_TableHasTypes_TheyAreKept(t *testing.T) {
 	b, k := newBroker(t), newSink()
 	b.topic("orders", 1)

@@ -199,7 +199,7 @@ func and(decoded, known *arrow.Schema) *arrow.Schema {
 	return arrow.NewSchema(fields, &meta)
 }
 
-// widened returns columns that also hold the new fields of these payloads: those that another worker has
+// widened returns columns that also hold the new fields of those payloads that are no rejects: those that another worker has
 // found meanwhile, or else new ones. It returns was when there is nothing to add.
 func (t *table) widened(s *Source, was *columns, payloads []freshet.Payload) (*columns, error) {
 	t.widen.Lock()
@@ -207,8 +207,8 @@ func (t *table) widened(s *Source, was *columns, payloads []freshet.Payload) (*c
 	if now := t.columns.Load(); now != was {
 		return now, nil
 	}
-	decoded, err := s.format.Infer(payloads, was.decoded)
-	if err != nil || decoded == nil {
+	decoded, err := freshet.Widen(s.format, was.decoded, payloads)
+	if err != nil {
 		return was, err
 	}
 	decoded = s.o.Columns.notOurs(decoded)

@@ -58,7 +58,7 @@ func (r *Redecoder) widen(entries []*Entry) error {
 	for i, e := range entries {
 		payloads[i] = freshet.Payload{Key: e.Key, Value: e.Raw}
 	}
-	schema, err := r.Format.Infer(payloads, r.Schema)
+	schema, err := freshet.Widen(r.Format, r.Schema, payloads)
 	if err != nil {
 		return fmt.Errorf("widen the schema: %w", err)
 	}
