@@ -121,8 +121,8 @@ func (o *TargetOptions) checkKey(table string, rows *delta.Schema) error {
 	key := o.keyOf(table)
 	if o.Mode.keyed() && len(key) == 0 {
 		return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: table,
-			Msg: fmt.Sprintf("the source knows no key of the table, and mode %s tells rows apart by it", o.Mode),
-			Fix: "give the table a primary key, leave it out, or use mode append"}
+			Msg: fmt.Sprintf("no key of the table is known, and mode %s tells rows apart by it", o.Mode),
+			Fix: "give the table a primary key in its database, or name a topic's key under keys; leave the table out, or use mode append"}
 	}
 	columns := slices.Concat(key, o.Key.SequenceBy, o.Periods.Track, o.Periods.Ignore)
 	if o.Dedupe != nil {

@@ -33,6 +33,23 @@ func policyLife(t *testing.T, w *world, dir string, deletes, before lake.Deletes
 	return nil
 }
 
+// Each table says how it is keyed, where the source or the file gives each a key of its own.
+func TestMode_KeyOfEachTable_SaidByEach(t *testing.T) {
+	keys := map[string][]string{"t": {"id"}, "u": {"text", "id"}}
+	w := newWorld()
+	target := w.running(t, &lake.TargetOptions{Mode: lake.Mirror,
+		Key: lake.KeyOptions{Of: func(table string) []string { return keys[table] }, IndexDir: t.TempDir()}})
+	for table, want := range map[string]string{"t": "mirror by id", "u": "mirror by text, id"} {
+		must(t, target.Ensure(t.Context(), table, itemSchema))
+		if got := w.snapshot(t, table).Property("freshet.mode"); got != want {
+			t.Errorf("%s: got %q, want %q", table, got, want)
+		}
+	}
+	if err := target.Ensure(t.Context(), "v", itemSchema); codeOf(err) != freshet.CodeBadValue {
+		t.Errorf("a table without a key: got %v, want %s", err, freshet.CodeBadValue)
+	}
+}
+
 func TestDeletes_OtherPolicyThanTheTables_IsRefused(t *testing.T) {
 	w, dir := newWorld(), t.TempDir()
 	must(t, policyLife(t, w, dir, lake.HardDeletes, "", -1, put(1, 10, 1)))

@@ -205,7 +205,9 @@ func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer,
 	if how.torn {
 		opts.Cuts = nil
 	}
-	opts.Key.Of = keyOf
+	if keyOf != nil {
+		opts.Key.Of = keyOf
+	}
 	opts.Park = b.park(p, obs, how)
 	if opts.Cuts != nil {
 		opts.Cuts.LeftOut, opts.Cuts.TakePlan = how.leftOut, b.opts.TakePlan
@@ -247,6 +249,7 @@ func (b *Builder) targetOptions(p *Pipeline, obs freshet.Observer) *lake.TargetO
 	opts.Recovered = obs.Recovered
 	opts.Key.IndexDir = p.Project.Path(t.IndexDir.Value)
 	if t.keyed() {
+		opts.Key.Of = p.keyOf()
 		p.deleteOptions(&opts.Key)
 	}
 	if opts.Upkeep = t.Upkeep.options(); opts.Upkeep != nil {

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,38 +45,12 @@ func (p *Pipeline) checkTarget(r *reader) {
 	}
 	r.takeFault(table.at.where, second(p.Project.TableURL(concrete)))
 	checkTwice(r, "partition column", t.PartitionBy)
-	t.checkKey(r, p.Source.Postgres != nil)
+	p.checkKey(r)
 	p.checkBeside(r)
 	t.checkHistory(r)
 	p.checkLog(r)
 	t.checkProperties(r)
 	p.checkQuarantine(r)
-}
-
-// keyed reports whether rows are told apart by a key.
-func (t *Delta) keyed() bool { return takesChanges(t.Mode) }
-
-// checkKey finds a key where there is none to be, and none where there must be one; known says that the source knows it.
-func (t *Delta) checkKey(r *reader, known bool) {
-	checkTwice(r, "key column", t.Key)
-	checkTwice(r, "sequence column", t.SequenceBy)
-	at := cmp.Or(t.Table.at, t.Path.at)
-	switch {
-	case t.keyed() && len(t.Key) == 0 && !known && at != nil:
-		r.add(at.where, freshet.CodeBadValue, "write key: [id], with the columns that no two rows have alike",
-			"key: found none, and mode %s tells rows apart by it", t.Mode)
-	case t.Mode == "mirror" && len(t.SequenceBy) > 0:
-		r.add(t.SequenceBy[0].at.where, freshet.CodeBadValue, "write mode: upsert for an order by columns",
-			"sequence_by: mode mirror takes changes in the order of the source")
-	case !t.keyed() && len(t.Key) > 0:
-		r.add(t.Key[0].at.where, freshet.CodeBadValue, "write mode: upsert, or leave the key out",
-			"key: mode append adds every record, and looks at no key")
-	case !t.keyed() && len(t.SequenceBy) > 0:
-		r.add(t.SequenceBy[0].at.where, freshet.CodeBadValue, "write mode: upsert, or leave it out",
-			"sequence_by: mode append adds every record, in any order")
-	}
-	t.checkDeletes(r)
-	t.checkDedupe(r)
 }
 
 // checkTwice finds columns that are named more than once.
@@ -143,7 +116,7 @@ func (p *Pipeline) checkKeyColumns(w *walk) {
 	for _, f := range w.schema.Fields() {
 		names = append(names, f.Name)
 	}
-	for _, c := range slices.Concat(p.Target.Delta.Key, p.Target.Delta.SequenceBy, p.Target.Delta.Dedupe.columns(),
+	for _, c := range slices.Concat(p.Target.Delta.keyColumns(), p.Target.Delta.SequenceBy, p.Target.Delta.Dedupe.columns(),
 		p.Target.Delta.Track, p.Target.Delta.Ignore) {
 		same := func(n string) bool { return strings.EqualFold(n, c.Value) }
 		if c.at != nil && c.Value != "" && !slices.ContainsFunc(names, same) && !slices.ContainsFunc(w.broken, same) {

@@ -122,6 +122,9 @@ func (p *Pipeline) plan() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %q %q %q %q %q %d", p.TargetTable(), t.Mode, texts(t.Key), texts(t.SequenceBy), t.Deletes,
 		texts(t.PartitionBy), p.names(), p.Days.Keep)
+	for _, of := range t.Keys {
+		fmt.Fprintf(h, " key of %q %q", of.Name, texts(of.Value))
+	}
 	if t.hasLog() {
 		fmt.Fprintf(h, " %q", t.ChangeLog.Value)
 	}

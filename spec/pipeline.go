@@ -66,6 +66,7 @@ type Delta struct {
 	// ModeBefore is how changes were applied to the table before, as its property freshet.mode says.
 	ModeBefore Text
 	Key        []Text
+	Keys       []Named[[]Text] // by topic, of tables that have another key than Key
 	SequenceBy []Text
 	Deletes    string
 	// DeletesBefore is the policy for deletes that the table has had.
@@ -243,7 +244,6 @@ func (t *Delta) shape() shape {
 				is: laterWord(&t.Mode, []string{"overwrite", "merge"}, "append", "upsert", "mirror", "scd2")},
 			{name: "mode_before", doc: "How changes were applied to a table that is there, as its property freshet.mode says, to " +
 				"confirm that mode, key or sequence_by are to be others.", is: placed(&t.ModeBefore)},
-			{name: "key", doc: "The columns by which upsert, mirror and scd2 tell rows apart.", is: loneOrList(&t.Key, placed)},
 			{name: "sequence_by", doc: "The columns that order the changes of a key in mode upsert, where one that comes " +
 				"late changes nothing; in mode scd2, one column that says since when the row is so. Default: the order of the " +
 				"source.", is: loneOrList(&t.SequenceBy, placed)},
@@ -262,7 +262,7 @@ func (t *Delta) shape() shape {
 			{name: "schema_changes", later: "use source.schema.new_fields"},
 			{name: "upkeep", doc: "How the table is looked after beside the stream: small files are packed, deleted rows " +
 				"dropped, old files deleted. off: it is not. Default: on.", is: t.Upkeep.shape()},
-		}, t.logKeys(), t.parkKeys(), t.deleteKeys(), t.dedupeKeys(), []key{t.historyKey()})}
+		}, t.keyKeys(), t.logKeys(), t.parkKeys(), t.deleteKeys(), t.dedupeKeys(), []key{t.historyKey()})}
 }
 
 func (c *Commit) shape() shape {

@@ -251,6 +251,9 @@ func (b *Builder) copyTarget(ctx context.Context, p, copied *Pipeline, name stri
 		tombstones = lake.TombstonesName
 	}
 	opts.Key.Tombstones.Table = func(string) string { return tombstones(name) }
+	if of := p.keyOf(); of != nil {
+		opts.Key.Of = func(string) []string { return of(name) }
+	}
 	opts.ManyOrigins, opts.Upkeep, opts.PartitionBy = p.manyOrigins(), nil, nil
 	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
 	return lake.NewTarget(open, p.App, opts)

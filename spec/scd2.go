@@ -40,7 +40,7 @@ func (t *Delta) checkHistory(r *reader) {
 	}
 	for _, c := range slices.Concat(t.Track, t.Ignore) {
 		mine := func(k Text) bool { return c.Value != "" && strings.EqualFold(k.Value, c.Value) }
-		if slices.ContainsFunc(slices.Concat(t.Key, t.SequenceBy), mine) {
+		if slices.ContainsFunc(slices.Concat(t.keyColumns(), t.SequenceBy), mine) {
 			r.add(c.at.where, freshet.CodeBadValue, "leave it out",
 				"history: %q is of the key or the sequence, which are not tracked", c.Value)
 		}
