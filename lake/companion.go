@@ -62,15 +62,51 @@ func (c *companion) need(ctx context.Context, opts delta.CreateOptions) (*delta.
 	return c.look(ctx)
 }
 
-// isOf is an error when the table has not all columns of what it is to hold.
-func (c *companion) isOf(snap *delta.Snapshot, columns *arrow.Schema, what, fix string) error {
-	for _, f := range columns.Fields() {
-		if have, _ := snap.Schema().Lookup(f.Name); have == nil {
-			return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: c.name,
-				Msg: fmt.Sprintf("it is no table of %s: it has no column %q", what, f.Name), Fix: fix}
+// fixedTable is a companion of columns that do not depend on the table that it is beside.
+type fixedTable struct {
+	companion
+	columns     *arrow.Schema
+	stats       string // names the columns by which files are left out
+	description string
+	what, fix   string // for an error: what is in such a table, and what to do with another one
+}
+
+// look returns the newest snapshot, nil when there is no table. Errors: a table that has not all of the columns.
+func (f *fixedTable) look(ctx context.Context) (*delta.Snapshot, error) {
+	snap, err := f.companion.look(ctx)
+	if snap == nil || err != nil {
+		return nil, err
+	}
+	return snap, f.check(snap)
+}
+
+// need is look, but makes the table.
+func (f *fixedTable) need(ctx context.Context) (*delta.Snapshot, error) {
+	schema, err := delta.SchemaFromArrow(f.columns)
+	if err != nil {
+		return nil, err
+	}
+	snap, err := f.companion.need(ctx, delta.CreateOptions{Schema: schema, Description: f.description,
+		Properties: map[string]string{"delta.dataSkippingStatsColumns": f.stats}})
+	if err != nil {
+		return nil, err
+	}
+	return snap, f.check(snap)
+}
+
+func (f *fixedTable) check(snap *delta.Snapshot) error {
+	for _, c := range f.columns.Fields() {
+		if have, _ := snap.Schema().Lookup(c.Name); have == nil {
+			return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: f.name,
+				Msg: fmt.Sprintf("it is no table of %s: it has no column %q", f.what, c.Name), Fix: f.fix}
 		}
 	}
 	return nil
+}
+
+// writer writes files of the table.
+func (f *fixedTable) writer() (*delta.Writer, error) {
+	return newCompanionWriter(f.st, f.columns, f.stats)
 }
 
 // besideTxn tells, in a table, that it has had the table of this name beside it: one that is gone must not be made anew in

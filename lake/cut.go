@@ -2,6 +2,7 @@ package lake
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -109,6 +110,9 @@ func (a *Target) Cut(ctx context.Context, m freshet.Moment) (recorded bool, err 
 		recorded, err = a.cuts.record(ctx, m)
 		return err
 	})
+	if errors.Is(err, freshet.ErrStale) {
+		return false, nil // a table is slow: the next cut leaves it out
+	}
 	return recorded, explain(a.cuts.log.name, err)
 }
 

@@ -37,22 +37,30 @@ func (r *recorder) mark(ctx context.Context) error {
 	}
 	key := cutsFolder + url.PathEscape(r.a.app) + ".json"
 	for _, s := range r.shown {
-		t := s.t
-		if r.marked[t.name] {
+		if r.marked[s.t.name] {
 			continue
 		}
-		have, err := t.st.Get(ctx, key)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return explain(t.name, err)
+		err := r.ask(ctx, s.t, "note that cuts show it", func(ctx context.Context) error {
+			return putIfOther(ctx, s.t.st, key, data)
+		})
+		if err != nil {
+			return explain(s.t.name, err)
 		}
-		if err != nil || string(have) != string(data) {
-			if err := t.st.Put(ctx, key, data); err != nil {
-				return explain(t.name, err)
-			}
-		}
-		r.marked[t.name] = true
+		r.marked[s.t.name] = true
 	}
 	return nil
+}
+
+// putIfOther puts the object unless it is there as it is to be.
+func putIfOther(ctx context.Context, st store.Store, key string, data []byte) error {
+	have, err := st.Get(ctx, key)
+	if err == nil && string(have) == string(data) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return st.Put(ctx, key, data)
 }
 
 // CutMarkers are the markers that the table at the root of st bears.

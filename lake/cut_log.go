@@ -48,40 +48,14 @@ const cutStats = "cut,recorded_at,day,opens_day"
 
 // cutLog is a cuts table. It need not exist.
 type cutLog struct {
-	companion
+	fixedTable
 	app string
 }
 
 func newCutLog(app, name string, st store.Store, engine string) *cutLog {
-	return &cutLog{companion: companion{name: name, st: st, engine: engine}, app: app}
-}
-
-// look returns the newest snapshot, nil when there is no table. Errors: a table that is none of cuts.
-func (l *cutLog) look(ctx context.Context) (*delta.Snapshot, error) {
-	snap, err := l.companion.look(ctx)
-	if snap == nil || err != nil {
-		return nil, err
-	}
-	return snap, l.check(snap)
-}
-
-// need is look, but makes the table.
-func (l *cutLog) need(ctx context.Context) (*delta.Snapshot, error) {
-	schema, err := delta.SchemaFromArrow(cutSchema)
-	if err != nil {
-		return nil, err
-	}
-	snap, err := l.companion.need(ctx, delta.CreateOptions{Schema: schema,
-		Description: "versions of tables that together show the source at one moment",
-		Properties:  map[string]string{"delta.dataSkippingStatsColumns": cutStats}})
-	if err != nil {
-		return nil, err
-	}
-	return snap, l.check(snap)
-}
-
-func (l *cutLog) check(snap *delta.Snapshot) error {
-	return l.isOf(snap, cutSchema, "cuts", "name another table in `cuts`")
+	return &cutLog{app: app, fixedTable: fixedTable{companion: companion{name: name, st: st, engine: engine},
+		columns: cutSchema, stats: cutStats, what: "cuts", fix: "name another table in `cuts`",
+		description: "versions of tables that together show the source at one moment"}}
 }
 
 // newest is the newest cut, nil when there is none.

@@ -2,9 +2,11 @@ package lake
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/store"
 )
 
 // checkPlan refuses a pipeline that has become another one while its tables were not level: what the former one left half
@@ -67,6 +69,9 @@ func (r *recorder) levelUnless(ctx context.Context, plan string) (bool, error) {
 		tables = append(tables, t)
 	}
 	_, level, err := r.join(ctx, tables, nil, true)
+	if errors.Is(err, freshet.ErrStale) {
+		err = fmt.Errorf("%w: whether the tables are level cannot be told: %v", store.ErrUnavailable, err)
+	}
 	return level, err
 }
 

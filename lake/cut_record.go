@@ -228,7 +228,7 @@ func (r *recorder) tables(ctx context.Context) ([]*table, error) {
 			return nil, err
 		}
 		_, slow := t.park.isSlow()
-		snap, err := t.known(ctx, behind != parkUnused)
+		snap, err := r.known(ctx, t, behind != parkUnused)
 		switch {
 		case err != nil:
 			return nil, err
@@ -241,6 +241,26 @@ func (r *recorder) tables(ctx context.Context) ([]*table, error) {
 	slices.Sort(r.out)
 	slices.SortFunc(all, func(a, b *table) int { return cmp.Compare(a.name, b.name) })
 	return all, nil
+}
+
+// ask does something with a table that is to be in the cut, for as long as the other tables wait. Errors: ErrStale when it
+// has become slow.
+func (r *recorder) ask(ctx context.Context, t *table, doing string, do func(ctx context.Context) error) error {
+	return t.within(ctx, 0, doing, func(ctx context.Context) error {
+		return r.a.patient(ctx, doing+": "+t.name, func() error { return do(ctx) })
+	})
+}
+
+// known is the table's known, asked for; of a slow table, as it was last seen.
+func (r *recorder) known(ctx context.Context, t *table, fresh bool) (snap *delta.Snapshot, err error) {
+	err = r.ask(ctx, t, "read its log", func(ctx context.Context) (err error) {
+		snap, err = t.known(ctx, fresh)
+		return err
+	})
+	if seen, slow := t.park.isSlow(); slow {
+		return seen, nil
+	}
+	return snap, err
 }
 
 // known is the table as it was last seen, or, if that is wanted, as it is; nil when there is none.
@@ -261,7 +281,7 @@ func (r *recorder) join(ctx context.Context, tables []*table, idle map[string]ma
 	r.shown, r.folds = r.shown[:0], r.folds[:0]
 	at := map[freshet.Lane]int64{}
 	for _, t := range tables {
-		snap, err := t.known(ctx, fresh)
+		snap, err := r.known(ctx, t, fresh)
 		if err != nil {
 			return nil, false, err
 		}
@@ -271,7 +291,8 @@ func (r *recorder) join(ctx context.Context, tables []*table, idle map[string]ma
 		c.Tables = append(c.Tables, CutTable{Name: t.name, Location: t.st.URL(), ID: snap.Metadata().ID,
 			Version: snap.Version()})
 		r.shown = append(r.shown, shownTable{t, snap})
-		if err := r.recall(ctx, shownTable{t, snap}); err != nil {
+		err = r.ask(ctx, t, "read its history", func(ctx context.Context) error { return r.recall(ctx, shownTable{t, snap}) })
+		if err != nil {
 			return nil, false, err
 		}
 		for _, l := range appProgress(snap, r.a.app, map[string]bool{}).Lanes {
@@ -351,7 +372,7 @@ func (r *recorder) alone(c *Cut, m freshet.Moment) error {
 
 // append commits the cut behind the newest one. Errors: delta.ErrConflict when there is another by now.
 func (r *recorder) append(ctx context.Context, c *Cut) error {
-	w, err := newCompanionWriter(r.log.st, cutSchema, cutStats)
+	w, err := r.log.writer()
 	if err != nil {
 		return err
 	}

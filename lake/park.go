@@ -115,8 +115,8 @@ func (t *table) openPark() error {
 	if err != nil {
 		return err
 	}
-	t.park = &park{t: t, o: o, slow: o.Slow, more: make(chan struct{}, 1), held: o.Held[t.name], log: &parkLog{app: t.a.app,
-		companion: companion{name: name, st: st, engine: t.a.opts.EngineInfo}}}
+	t.park = &park{t: t, o: o, slow: o.Slow, more: make(chan struct{}, 1), held: o.Held[t.name],
+		log: newParkLog(t.a.app, name, st, t.a.opts.EngineInfo)}
 	return nil
 }
 
@@ -239,7 +239,7 @@ func (p *park) put(ctx context.Context, b *freshet.Batch, part int64) error {
 		return err
 	}
 	if p.w == nil {
-		if p.w, err = newCompanionWriter(p.log.st, parkedSchema, parkedStats); err != nil {
+		if p.w, err = p.log.writer(); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/expr"
+	"github.com/freshet-io/freshet/store"
 )
 
 // ParkedName is where the changes of a table that is held back are kept unless it is said otherwise: beside it, with
@@ -50,40 +51,18 @@ const parkedStats = "app,origin,origin_id,lane,after,last,parked_at"
 // there were too many (overTxn). What it holds of a lane is proved by its rows, which adjoin each other, and not
 // by its progress.
 type parkLog struct {
-	companion
+	fixedTable
 	app string
+}
+
+func newParkLog(app, name string, st store.Store, engine string) *parkLog {
+	return &parkLog{app: app, fixedTable: fixedTable{companion: companion{name: name, st: st, engine: engine},
+		columns: parkedSchema, stats: parkedStats, what: "parked changes", description: "changes of a table that is held back",
+		fix: "move it away: changes of a table that is held back are kept under this name"}}
 }
 
 // overTxn is the txn of a parking table that says since when, in seconds since 1970, changes are not kept; 0: they are.
 func overTxn(app string) string { return app + "#over" }
-
-// need returns the newest snapshot of the table, which it makes if need be.
-func (l *parkLog) need(ctx context.Context) (*delta.Snapshot, error) {
-	schema, err := delta.SchemaFromArrow(parkedSchema)
-	if err != nil {
-		return nil, err
-	}
-	snap, err := l.companion.need(ctx, delta.CreateOptions{Schema: schema,
-		Description: "changes of a table that is held back", Properties: map[string]string{"delta.dataSkippingStatsColumns": parkedStats}})
-	if err != nil {
-		return nil, err
-	}
-	return snap, l.check(snap)
-}
-
-// look returns the newest snapshot, nil when there is no table.
-func (l *parkLog) look(ctx context.Context) (*delta.Snapshot, error) {
-	snap, err := l.companion.look(ctx)
-	if snap == nil || err != nil {
-		return nil, err
-	}
-	return snap, l.check(snap)
-}
-
-func (l *parkLog) check(snap *delta.Snapshot) error {
-	return l.isOf(snap, parkedSchema, "parked changes",
-		"move it away: changes of a table that is held back are kept under this name")
-}
 
 // parkedRow is a batch as a row of the parking table.
 func parkedRow(app string, b *freshet.Batch, part int64, at time.Time, rows, rejects []byte) arrow.RecordBatch {

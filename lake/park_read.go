@@ -19,7 +19,7 @@ type Parked struct {
 // ReadParked returns what waits, in the parking table at the root of parked, for the table at the root of main. Where either
 // is not there, nothing waits. Errors: *freshet.Error with CodeSchemaMismatch when the first is another table.
 func ReadParked(ctx context.Context, parked, main store.Store, app string) (*Parked, error) {
-	l := &parkLog{app: app, companion: companion{name: parked.URL(), st: parked, engine: defaultEngine}}
+	l := newParkLog(app, parked.URL(), parked, defaultEngine)
 	snap, err := l.look(ctx)
 	if snap == nil || err != nil {
 		return &Parked{}, explain(l.name, err)

@@ -105,6 +105,31 @@ func (t *table) patience(rows int64) time.Duration {
 	return t.park.o.Patience + time.Duration(rows)*perRow
 }
 
+// silence is for how long nobody is told that something takes its time.
+const silence = 30 * time.Second
+
+// telling has people told when something is not done after so long, and again when it is: a store that does not answer may be
+// waited for, but not in silence.
+func (a *Target) telling(what string, after time.Duration) (done func()) {
+	var mu sync.Mutex
+	var told, over bool
+	timer := time.AfterFunc(after, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if told = !over; told {
+			a.opts.Retry(what, fmt.Errorf("it takes longer than %s", after))
+		}
+	})
+	return func() {
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		if over = true; told {
+			a.opts.Recovered(what)
+		}
+	}
+}
+
 // first is the target that was made first of those that belong together.
 func (a *Target) first() *Target {
 	if a.lead != nil {
@@ -116,6 +141,7 @@ func (a *Target) first() *Target {
 // within does something that concerns so many rows, and ends it when the other tables have waited long enough. Errors: then
 // ErrStale, and the table is slow; store.ErrUnavailable where nothing is known of it.
 func (t *table) within(ctx context.Context, rows int64, doing string, do func(ctx context.Context) error) error {
+	defer t.a.telling(t.name+": "+doing, silence+time.Duration(rows)*perRow)()
 	d := t.patience(rows)
 	if d == 0 {
 		return do(ctx)
@@ -211,9 +237,13 @@ func (t *table) unlessSlow(ctx context.Context, doing string, do func(ctx contex
 // hurry is the context for files of the table, which outlive the call that begins them. calm ends the wait, with the error of
 // what was done: when that was ended, the table is slow.
 func (t *table) hurry(ctx context.Context) (files context.Context, calm func(err error) error) {
+	done := t.a.telling(t.name+": write its files", silence)
 	d := t.patience(0)
 	if d == 0 {
-		return ctx, func(err error) error { return err }
+		return ctx, func(err error) error {
+			done()
+			return err
+		}
 	}
 	if t.files == nil {
 		t.files, t.endFiles = context.WithCancelCause(ctx)
@@ -221,6 +251,7 @@ func (t *table) hurry(ctx context.Context) (files context.Context, calm func(err
 	files, end := t.files, t.endFiles
 	timer := time.AfterFunc(d, func() { end(errSlow) })
 	return files, func(err error) error {
+		done()
 		timer.Stop()
 		switch {
 		case err == nil, ctx.Err() != nil:

@@ -88,10 +88,7 @@ func landsLate(t *testing.T, dir string, after time.Duration) {
 	grow(o, 1)
 	pass(after)
 	land()
-	pass(30 * patience)
-	l.grow(4)
-	pass(5 * time.Second)
-	l.check(t, "landed", nil, "t0", "t1")
+	l.follows(t, "landed", 30*patience, nil, "t0", "t1")
 	l.end(t)
 	late.on.Wait()
 }
@@ -212,10 +209,7 @@ func TestSlow_ParkingTableHangsToo_AllWaitAndFollow(t *testing.T) {
 		}
 		s.fall(nil, "t1", "t1_parked")
 		close(gate)
-		pass(12 * patience)
-		l.grow(3)
-		pass(10 * time.Second)
-		l.check(t, "both answer", nil, "t0", "t1")
+		l.follows(t, "both answer", 12*patience, nil, "t0", "t1")
 		l.end(t)
 	})
 }
@@ -296,4 +290,32 @@ func TestSlow_ChangeLogHangs_TableGoesOn(t *testing.T) {
 		cancel()
 		must(t, <-ended)
 	})
+}
+
+// The store of a table is lost between its commit and the cut: the others wait for its patience, and cuts leave it out.
+func TestSlow_LostBeforeTheCut_NextOneLeavesItOut(t *testing.T) {
+	for name, fault := range map[string]storetest.Fault{
+		"hangs":          {Kind: storetest.Slow},
+		"cannot be used": {Kind: storetest.ErrorBefore, Err: store.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, o := newSick(), mixed(46, 3, 6)
+				lost := false // calls come under the lock of s
+				s.fall(func(_ storetest.Op, key string) storetest.Fault {
+					if lost = lost || strings.HasPrefix(key, "_freshet/cuts/"); lost {
+						return fault
+					}
+					return storetest.Fault{}
+				}, "t1")
+				l := s.live(t, o, patient(""))
+				l.grow(1)
+				l.follows(t, "one is lost", 2*patience, []string{"t1"}, "t0", "t2")
+				l.acked(t, "one is lost", 1)
+				s.fall(nil, "t1")
+				l.follows(t, "it is back", 12*patience, nil, "t0", "t1", "t2")
+				l.end(t)
+			})
+		})
+	}
 }

@@ -33,12 +33,11 @@ func newSick() *sick { return &sick{world: newWorld(), with: map[string]illness{
 func (s *sick) open(table string) (store.Store, error) {
 	return storetest.NewFaulty(s.store(table), func(op storetest.Op, key string, _ int) storetest.Fault {
 		s.mu.Lock()
-		ill := s.with[table]
-		s.mu.Unlock()
-		if ill == nil {
-			return storetest.Fault{}
+		defer s.mu.Unlock()
+		if ill := s.with[table]; ill != nil {
+			return ill(op, key)
 		}
-		return ill(op, key)
+		return storetest.Fault{}
 	}), nil
 }
 
@@ -170,6 +169,15 @@ func (l *life) check(t *testing.T, when string, out []string, tables ...string) 
 	}
 }
 
+// follows waits, has more come, and then checks.
+func (l *life) follows(t *testing.T, when string, wait time.Duration, out []string, tables ...string) {
+	t.Helper()
+	pass(wait)
+	l.grow(3)
+	pass(5 * time.Second)
+	l.check(t, when, out, tables...)
+}
+
 // acked makes sure that the origin may forget all of the lane, and that the table or its parking table has it.
 func (l *life) acked(t *testing.T, when string, lane int) {
 	t.Helper()
@@ -219,10 +227,7 @@ func TestSlow_StoreHangs_OthersGoOnAndItFollows(t *testing.T) {
 					l.acked(t, "one hangs still", 1)
 				}
 				s.fall(nil, "t1")
-				pass(12 * patience)
-				l.grow(3)
-				pass(5 * time.Second)
-				l.check(t, "it answers again", nil, "t0", "t1", "t2")
+				l.follows(t, "it answers again", 12*patience, nil, "t0", "t1", "t2")
 				if told := l.stories(); len(told) != 2 || told[1] != "t1: " {
 					t.Errorf("it was told %q, want why t1 is slow, and that it is not any more", told)
 				}
@@ -280,15 +285,9 @@ func TestSlow_TwoAtOnce_ThirdGoesOn(t *testing.T) {
 		l.acked(t, "two hang", 0)
 		l.acked(t, "two hang", 2)
 		s.fall(nil, "t2")
-		pass(12 * patience)
-		l.grow(3)
-		pass(5 * time.Second)
-		l.check(t, "one hangs", []string{"t0"}, "t1", "t2")
+		l.follows(t, "one hangs", 12*patience, []string{"t0"}, "t1", "t2")
 		s.fall(nil, "t0")
-		pass(40 * patience)
-		l.grow(3)
-		pass(5 * time.Second)
-		l.check(t, "none hangs", nil, "t0", "t1", "t2")
+		l.follows(t, "none hangs", 40*patience, nil, "t0", "t1", "t2")
 		l.end(t)
 	})
 }
@@ -307,10 +306,7 @@ func TestSlow_StoreIsFull_OthersGoOnAndItFollows(t *testing.T) {
 		l.check(t, "one is full", []string{"t0"}, "t1")
 		l.acked(t, "one is full", 0)
 		s.fall(nil, "t0")
-		pass(12 * patience)
-		l.grow(3)
-		pass(5 * time.Second)
-		l.check(t, "there is room", nil, "t0", "t1")
+		l.follows(t, "there is room", 12*patience, nil, "t0", "t1")
 		l.end(t)
 	})
 }

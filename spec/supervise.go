@@ -231,15 +231,20 @@ func (s *Supervised) now() held {
 	return s.p.held(s.said)
 }
 
+// controlPatience is how long is waited for what people say.
+const controlPatience = 30 * time.Second
+
 // look reads what people say. An outage of the store is not waited out: the last that was said holds.
 func (s *Supervised) look(ctx context.Context) error {
 	s.mu.Lock()
 	before := s.said
 	s.mu.Unlock()
-	said, err := lake.ReadControl(ctx, s.control, s.p.App, before)
+	bounded, cancel := context.WithTimeout(ctx, controlPatience)
+	defer cancel()
+	said, err := lake.ReadControl(bounded, s.control, s.p.App, before)
 	switch {
 	case err == nil:
-	case ctx.Err() != nil || before != nil || store.Retryable(err):
+	case bounded.Err() != nil || before != nil || store.Retryable(err):
 		s.b.opts.Logger.Warn("cannot tell whether it is paused", "pipeline", s.p.FullName(), "error", err)
 		if said = before; said == nil {
 			said = &lake.Control{}

@@ -41,6 +41,9 @@ func TestMetrics_Names_AreKept(t *testing.T) {
 	o.Lossy("bronze.orders", "total", 3)
 	o.Held(freshet.Held{Retained: 4096, Safe: 1024, PerSecond: 512, Left: 2 * time.Second})
 	o.Loading(freshet.Loading{Table: "bronze.orders", Rows: 10, Of: 40})
+	o.Slow("bronze.orders", "it hung")
+	o.Slow("bronze.lines", "it hung")
+	o.Slow("bronze.lines", "")
 	code, body := get(t, m, "/metrics")
 	if code != http.StatusOK {
 		t.Fatalf("/metrics: status %d", code)
@@ -66,6 +69,8 @@ func TestMetrics_Names_AreKept(t *testing.T) {
 		`freshet_lossy_values_total{` + labels + `,table="bronze.orders"} 3`,
 		`freshet_history_rows_done{` + labels + `,table="bronze.orders"} 10`,
 		`freshet_history_rows_expected{` + labels + `,table="bronze.orders"} 40`,
+		`freshet_table_slow{` + labels + `,table="bronze.orders"} 1`,
+		`freshet_table_slow{` + labels + `,table="bronze.lines"} 0`,
 		`freshet_retries_total{` + labels + `} 1`,
 		`freshet_pipeline_state{` + labels + `,state="running"} 1`,
 		`freshet_pipeline_state{` + labels + `,state="failed"} 0`,
@@ -94,6 +99,9 @@ func TestReady_States_SaidWithTheirReasons(t *testing.T) {
 		{func() { o.Retry("create", io.EOF) }, http.StatusServiceUnavailable, "trying again: "},
 		{func() { o.Recovered("create") }, http.StatusServiceUnavailable, "trying again: commit"},
 		{func() { o.Recovered("commit") }, http.StatusOK, "running"},
+		{func() { o.Slow("bronze.lines", "it hung") }, http.StatusOK,
+			"bronze.lines is slow, and its changes are parked: it hung"},
+		{func() { o.Slow("bronze.lines", "") }, http.StatusOK, "bronze.orders: running\n"},
 		{func() { o.State("failed") }, http.StatusServiceUnavailable, "failed"},
 	} {
 		step.do()
