@@ -150,20 +150,26 @@ func (l *listener) take(records []*kgo.Record) {
 	signal(l.wake)
 }
 
-// atTail looks where the topic ends when nothing comes: what is before that and does not come is not there.
-func (l *listener) atTail() error {
+// kept is what the broker has of the topic.
+func (l *listener) kept() (span, error) {
 	p := partition{l.o.Topic, 0}
 	spans, err := l.spans(l.life, []partition{p}, true)
+	return spans[p], err
+}
+
+// atTail looks where the topic ends when nothing comes: what is before that and does not come is not there.
+func (l *listener) atTail() error {
+	now, err := l.kept()
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.Transactional.span = spans[p]
+	l.Transactional.span = now
 	if l.gate.from+1 < l.from {
 		return nil
 	}
-	end := spans[p].end
+	end := now.end
 	if l.gate.bounded {
 		end = min(end, l.bound)
 	}
@@ -183,15 +189,14 @@ func (l *listener) trouble(err error) error {
 	case refused(err):
 		return l.refusedError("let us read", err)
 	case errors.Is(err, kerr.OffsetOutOfRange), errors.As(err, &lost):
-		p := partition{l.o.Topic, 0}
-		spans, err := l.spans(l.life, []partition{p}, true)
+		now, err := l.kept()
 		if err != nil {
 			return err
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if next := l.gate.heard + 1; next < spans[p].first || next > spans[p].end {
-			return gapError(l.gate.some(), l.gate.lane, next, spans[p].first, spans[p].end)
+		if next := l.gate.heard + 1; next < now.first || next > now.end {
+			return gapError(l.gate.some(), l.gate.lane, next, now.first, now.end)
 		}
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition),
 		errors.Is(err, kerr.InconsistentTopicID):

@@ -30,45 +30,60 @@ func (w *upsertWriter) refuse(ctx context.Context, i int, code freshet.Code, why
 	return w.acts[i], nil
 }
 
-// blamed rejects, of the changes that make the row of a key together, each that spoils what those before it make: it is
-// tried upon them, from the oldest on.
-func (w *upsertWriter) blamed(ctx context.Context, i int) (blamed []int32, err error) {
-	k := &w.keys[i]
-	row := w.puts([]int{i})[0]
-	var taken []int32 // downwards
-	for _, next := range slices.Backward(k.puts()) {
-		row.keyChange = &keyChange{key: k.key, last: next, older: taken, moved: noRow}
-		code, why, refused, err := w.check(ctx, row)
+// objection is what the table has against a row.
+type objection struct {
+	code freshet.Code
+	why  string
+}
+
+// upon tries each of some, from the first on, upon those before it that the table takes, and tells refuse of the others. It
+// returns those that it takes. try has no objection where there is none.
+func upon[T any](some []T, try func(taken []T, next T) (*objection, error), refuse func(next T, o *objection)) (
+	taken []T, err error) {
+	for _, next := range some {
+		o, err := try(taken, next)
 		switch {
 		case err != nil:
 			return nil, err
-		case refused:
-			w.reject(next, code, why)
-			blamed = append(blamed, next)
+		case o != nil:
+			refuse(next, o)
 		default:
-			taken = append([]int32{next}, taken...)
+			taken = append(taken, next)
 		}
 	}
-	return blamed, nil
+	return taken, nil
 }
 
-// check tells what the table has against a row.
-func (w *upsertWriter) check(ctx context.Context, row put) (code freshet.Code, why string, refused bool, err error) {
-	rows, err := w.assemble([]put{row})
-	if err != nil {
-		return "", "", false, err
-	}
-	return against(ctx, w.edit, rows)
+// blamed rejects, of the changes that make the row of a key together, each that spoils what those before it make.
+func (w *upsertWriter) blamed(ctx context.Context, i int) (blamed []int32, err error) {
+	k := &w.keys[i]
+	row := w.puts([]int{i})[0]
+	upwards := slices.Clone(k.puts())
+	slices.Reverse(upwards)
+	_, err = upon(upwards, func(taken []int32, next int32) (*objection, error) {
+		older := slices.Clone(taken)
+		slices.Reverse(older)
+		row.keyChange = &keyChange{key: k.key, last: next, older: older, moved: noRow}
+		rows, err := w.assemble([]put{row})
+		if err != nil {
+			return nil, err
+		}
+		return against(ctx, w.edit, rows)
+	}, func(next int32, o *objection) {
+		w.reject(next, o.code, o.why)
+		blamed = append(blamed, next)
+	})
+	return blamed, err
 }
 
 // against is what the table has against rows, which it releases.
-func against(ctx context.Context, edit *delta.Edit, rows arrow.RecordBatch) (code freshet.Code, why string, refused bool, err error) {
+func against(ctx context.Context, edit *delta.Edit, rows arrow.RecordBatch) (*objection, error) {
 	defer rows.Release()
-	err = edit.Check(ctx, rows)
-	if code, why, refused = refusedRow(err); refused {
-		err = nil
+	err := edit.Check(ctx, rows)
+	if code, why, refused := refusedRow(err); refused {
+		return &objection{code, why}, nil
 	}
-	return code, why, refused, err
+	return nil, err
 }
 
 // refused finds by halves the keys of a history that the table does not accept, and what was said of them that it refuses.
@@ -85,20 +100,13 @@ func (w *historyWriter) refused(ctx context.Context, keys []int, err error) erro
 	i := keys[0]
 	all, counts := w.said[i], w.history.counts
 	w.unreject(all)
-	var taken []saying
-	for _, s := range all {
-		w.said[i] = append(slices.Clone(taken), s)
-		code, why, refused, err := w.tried(ctx, i)
-		switch {
-		case err != nil:
-			return err
-		case refused:
-			w.history.reject(s.by, code, why)
-		default:
-			taken = w.said[i]
-		}
+	w.said[i], err = upon(all, func(taken []saying, next saying) (*objection, error) {
+		w.said[i] = append(slices.Clone(taken), next)
+		return w.tried(ctx, i)
+	}, func(next saying, o *objection) { w.history.reject(next.by, o.code, o.why) })
+	if err != nil {
+		return err
 	}
-	w.said[i] = taken
 	w.plan(i)
 	w.history.counts = counts
 	return w.putKeys(ctx, keys)
@@ -113,18 +121,18 @@ func (h *history) unreject(all []saying) {
 }
 
 // tried plans a key and tells what the table has against its rows. It rejects nothing.
-func (w *historyWriter) tried(ctx context.Context, i int) (code freshet.Code, why string, refused bool, err error) {
+func (w *historyWriter) tried(ctx context.Context, i int) (*objection, error) {
 	h := w.history
 	rejects, stays := len(h.rejects), len(h.stays)
 	h.plan(i)
 	h.rejects, h.stays = h.rejects[:rejects], h.stays[:stays]
 	k := w.differs(i)
 	if len(k.put) == 0 {
-		return "", "", false, nil
+		return nil, nil
 	}
 	rows, err := w.assemblePeriods(k.put)
 	if err != nil {
-		return "", "", false, err
+		return nil, err
 	}
 	return against(ctx, w.edit, rows)
 }

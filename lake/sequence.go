@@ -138,9 +138,9 @@ func putColumn(dst []byte, step int, arr arrow.Array, n int) {
 	case *array.Timestamp:
 		each(a, n, func(i int) { binary.BigEndian.PutUint64(dst[i*step:], uint64(a.Value(i))^1<<63) })
 	case *array.Float32:
-		each(a, n, func(i int) { binary.BigEndian.PutUint32(dst[i*step:], orderedSingle(a.Value(i))) })
+		each(a, n, func(i int) { binary.BigEndian.PutUint32(dst[i*step:], orderedFloat(a.Value(i))) })
 	case *array.Float64:
-		each(a, n, func(i int) { binary.BigEndian.PutUint64(dst[i*step:], ordered(a.Value(i))) })
+		each(a, n, func(i int) { binary.BigEndian.PutUint64(dst[i*step:], orderedDouble(a.Value(i))) })
 	case *array.Decimal128:
 		each(a, n, func(i int) {
 			v := a.Value(i)
@@ -160,32 +160,21 @@ func each(arr arrow.Array, n int, put func(row int)) {
 	}
 }
 
-// ordered is a number whose order is that of doubles as Spark has it: both zeroes are one, NaN is the greatest.
-func ordered(v float64) uint64 {
+// ordered makes of the bits of a float a number whose order is that of floats as Spark has it: both zeroes are one, NaN is
+// the greatest.
+func ordered[B uint32 | uint64](bits B, isNaN, isZero bool) B {
+	sign := ^(^B(0) >> 1)
 	switch {
-	case v != v:
-		return math.MaxUint64
-	case v == 0:
-		return 1 << 63
-	}
-	bits := math.Float64bits(v)
-	if bits>>63 == 1 {
+	case isNaN:
+		return ^B(0)
+	case isZero:
+		return sign
+	case bits&sign != 0:
 		return ^bits
 	}
-	return bits | 1<<63
+	return bits | sign
 }
 
-// orderedSingle is ordered of a float, in 32 bits.
-func orderedSingle(v float32) uint32 {
-	switch {
-	case v != v:
-		return math.MaxUint32
-	case v == 0:
-		return 1 << 31
-	}
-	bits := math.Float32bits(v)
-	if bits>>31 == 1 {
-		return ^bits
-	}
-	return bits | 1<<31
-}
+func orderedFloat(v float32) uint32 { return ordered(math.Float32bits(v), v != v, v == 0) }
+
+func orderedDouble(v float64) uint64 { return ordered(math.Float64bits(v), v != v, v == 0) }

@@ -49,32 +49,22 @@ func appendSequence(b array.Builder, text []byte) {
 	case *array.TimestampBuilder:
 		b.Append(arrow.Timestamp(signed))
 	case *array.Float32Builder:
-		b.Append(unorderedSingle(uint32(bits)))
+		b.Append(math.Float32frombits(unordered(uint32(bits), math.Float32bits(float32(math.NaN())))))
 	case *array.Float64Builder:
-		b.Append(unordered(bits))
+		b.Append(math.Float64frombits(unordered(bits, math.Float64bits(math.NaN()))))
 	case *array.Decimal128Builder:
 		b.Append(decimal128.New(int64(binary.BigEndian.Uint64(text)^1<<63), binary.BigEndian.Uint64(text[8:])))
 	}
 }
 
-// unordered is the number that ordered was given.
-func unordered(v uint64) float64 {
+// unordered are the bits that ordered was given, of NaN any.
+func unordered[B uint32 | uint64](v, nan B) (bits B) {
+	sign := ^(^B(0) >> 1)
 	switch {
-	case v == math.MaxUint64:
-		return math.NaN()
-	case v>>63 == 0:
-		return math.Float64frombits(^v)
+	case v == ^B(0):
+		return nan
+	case v&sign == 0:
+		return ^v
 	}
-	return math.Float64frombits(v &^ (1 << 63))
-}
-
-// unorderedSingle is unordered of a float.
-func unorderedSingle(v uint32) float32 {
-	switch {
-	case v == math.MaxUint32:
-		return float32(math.NaN())
-	case v>>31 == 0:
-		return math.Float32frombits(^v)
-	}
-	return math.Float32frombits(v &^ (1 << 31))
+	return v &^ sign
 }

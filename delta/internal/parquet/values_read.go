@@ -154,12 +154,8 @@ func (r *ColumnReader) readBytes(v *Values, e *entries) error {
 	}
 	before := len(v.Data)
 	r.reserve(v, size, e.n)
-	at := 0
-	for _, s := range e.values {
-		if err := r.passTexts(s.From - at); err != nil {
-			return err
-		}
-		for range s.To - s.From {
+	err := r.eachSpan(e, func(n int) error {
+		for range n {
 			value, rest, err := plainBytes(r.plain)
 			if err != nil {
 				return err
@@ -168,12 +164,27 @@ func (r *ColumnReader) readBytes(v *Values, e *entries) error {
 			v.Offsets = append(v.Offsets, int32(len(v.Data)))
 			r.plain = rest
 		}
-		at = s.To
-	}
-	if err := r.passTexts(e.of - at); err != nil || known {
+		return nil
+	})
+	if err != nil || known {
 		return err
 	}
 	return r.c.Room.spend(len(v.Data) - before)
+}
+
+// eachSpan has read take the texts of each span of the entries, which are so many, and moves over the others.
+func (r *ColumnReader) eachSpan(e *entries, read func(n int) error) error {
+	at := 0
+	for _, s := range e.values {
+		if err := r.passTexts(s.From - at); err != nil {
+			return err
+		}
+		if err := read(s.To - s.From); err != nil {
+			return err
+		}
+		at = s.To
+	}
+	return r.passTexts(e.of - at)
 }
 
 // passTexts moves over k values.
@@ -214,12 +225,9 @@ func (r *ColumnReader) handOver(v *Values, e *entries) error {
 	if !r.own || len(v.Data) > 0 {
 		return ErrRoom
 	}
-	page, at, size := r.plain, 0, 0
-	for _, s := range e.values {
-		if err := r.passTexts(s.From - at); err != nil {
-			return err
-		}
-		for range s.To - s.From {
+	page, size := r.plain, 0
+	err := r.eachSpan(e, func(n int) error {
+		for range n {
 			value, rest, err := plainBytes(r.plain)
 			if err != nil {
 				return err
@@ -228,9 +236,9 @@ func (r *ColumnReader) handOver(v *Values, e *entries) error {
 			v.Offsets = append(v.Offsets, int32(size))
 			r.plain = rest
 		}
-		at = s.To
-	}
-	if err := r.passTexts(e.of - at); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	v.Data = page[:size:size]
