@@ -278,6 +278,7 @@ func (e *rowEdit) copyRest(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		w.placer.end() // nobody asks for places of what is copied, which may be all of the table
 		return w.WritePrepared(ctx, rest)
 	})
 	if err != nil {

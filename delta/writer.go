@@ -155,9 +155,7 @@ func (w *Writer) write(ctx context.Context, arrays []arrow.Array, n int) error {
 	if n == 0 {
 		return nil
 	}
-	if w.placer != nil {
-		w.first = w.placer.extend(n)
-	}
+	w.first = w.placer.extend(n)
 	data := pick(arrays, w.layout.data)
 	if len(w.layout.partitions) == 0 {
 		return w.append(ctx, part{rows: w.rows[:n]}, data)

@@ -76,9 +76,7 @@ func (w *Writer) append(ctx context.Context, p part, data []arrow.Array) error {
 		if err := f.pages.Append(data, rows[:n]); err != nil {
 			return fmt.Errorf("%s: %w", f.sink.key, err)
 		}
-		if w.placer != nil {
-			w.placer.put(w.first, rows[:n], f.number, f.rows)
-		}
+		w.placer.put(w.first, rows[:n], f.number, f.rows)
 		f.rows += int64(n)
 		f.measure()
 		rows = rows[n:]
