@@ -166,7 +166,7 @@ func (s *Snapshot) narrow(ctx context.Context, add *Add, columns []*Field) (bool
 	}
 	f, err := openParquet(ctx, at.st, at.key, add.Size)
 	if err != nil {
-		return false, absent(err)
+		return false, fmt.Errorf("read %s: %w", add.Path, absent(err))
 	}
 	by, other := mappingOf(s.Metadata().Configuration), false
 	err = guardScan(at.key, func() error {

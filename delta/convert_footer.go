@@ -20,6 +20,7 @@ func (f *parquetInput) read(ctx context.Context, st store.Store, stats bool) (sc
 	if err != nil {
 		return nil, err
 	}
+	var arrows []arrow.Field
 	err = guardScan(f.object.Key, func() error {
 		m := file.MetaData()
 		fields, err := pqarrow.NewSchemaManifest(m.Schema, m.KeyValueMetadata(), &pqarrow.ArrowReadProperties{})
@@ -27,13 +28,18 @@ func (f *parquetInput) read(ctx context.Context, st store.Store, stats bool) (sc
 			return err
 		}
 		listsOfListsIn(m.Schema, fields)
-		if schema, err = SchemaFromArrow(tableArrow(arrowFieldsOf(fields.Fields))); err != nil {
-			return err
-		}
+		arrows = arrowFieldsOf(fields.Fields)
 		f.rows = rowsOfGroups(m) // some writers leave the file's own count at zero
-		if stats {
-			f.stats, err = footerStats(m, schema)
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if schema, err = SchemaFromArrow(tableArrow(arrows)); err != nil || !stats {
+		return schema, err // a file that a table cannot have is not damaged
+	}
+	err = guardScan(f.object.Key, func() error {
+		f.stats, err = footerStats(file.MetaData(), schema)
 		return err
 	})
 	return schema, err

@@ -1,6 +1,7 @@
 package delta_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/store"
@@ -173,5 +177,33 @@ func TestConvert_UnsignedIntegers_KeepTheirValues(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", cond, got, want)
 		}
+	}
+}
+
+// A column of a type that Delta does not have is no damage of the file.
+func TestConvert_TypeThatDeltaDoesNotHave_RefusedByName(t *testing.T) {
+	st := store.NewMem()
+	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{
+		{Name: "half", Type: arrow.FixedWidthTypes.Float16, Nullable: true}}, nil))
+	defer b.Release()
+	b.Field(0).AppendNull()
+	rec := b.NewRecordBatch()
+	defer rec.Release()
+	var file bytes.Buffer
+	w, err := pqarrow.NewFileWriter(rec.Schema(), &file, nil, pqarrow.DefaultWriterProps())
+	if err == nil {
+		err = errors.Join(w.Write(rec), w.Close())
+	}
+	if err == nil {
+		err = st.Put(t.Context(), "half.parquet", file.Bytes())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = delta.Convert(t.Context(), st, nil)
+	var mismatch *delta.SchemaMismatchError
+	if !errors.As(err, &mismatch) || mismatch.Column != "half" || errors.Is(err, delta.ErrCorrupt) ||
+		!strings.Contains(err.Error(), "half.parquet") {
+		t.Errorf("got %v, want half of half.parquet as a SchemaMismatchError, and no damage", err)
 	}
 }

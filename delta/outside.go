@@ -93,6 +93,14 @@ func absent(err error) error {
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	return fmt.Errorf("the file is not there, although the log names it; perhaps a vacuum has taken it: %w: %w",
-		ErrMissingFiles, err)
+	return &absentError{err}
 }
+
+// absentError is ErrMissingFiles of one file, which is named where it is wrapped, and the store's error.
+type absentError struct{ err error }
+
+func (e *absentError) Error() string {
+	return "the file is not there, although the log names it; perhaps a vacuum has taken it"
+}
+
+func (e *absentError) Unwrap() []error { return []error{ErrMissingFiles, e.err} }

@@ -130,7 +130,7 @@ func vectorBytes(ctx context.Context, s *Snapshot, v *DeletionVector) ([]byte, e
 		return nil, corrupt("%s is shorter than %d bytes", key, offset+size+8)
 	}
 	if err != nil {
-		return nil, absent(err)
+		return nil, fmt.Errorf("%s: %w", key, absent(err))
 	}
 	data := frame[4 : 4+size]
 	if n := binary.BigEndian.Uint32(frame); int64(n) != size {

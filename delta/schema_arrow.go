@@ -2,7 +2,6 @@ package delta
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -79,8 +78,8 @@ func ArrowType(t Type) arrow.DataType {
 
 // SchemaFromArrow returns the Delta schema of record batches, in whichever layout they have their values: dictionaries,
 // runs, views, large and fixed-size strings and lists (expr.DenseType). Unsigned integers become the next wider type: short,
-// integer, long, decimal(20,0); timestamps of any unit become those in µs. It refuses names that Validate refuses and types
-// without counterpart, such as times of day.
+// integer, long, decimal(20,0); timestamps of any unit become those in µs. Errors: names that Validate refuses;
+// *SchemaMismatchError for types without counterpart, such as times of day.
 func SchemaFromArrow(as *arrow.Schema) (*Schema, error) {
 	fields, faults := fieldsFromArrow(as.Fields(), "")
 	s := &Schema{Fields: fields}
@@ -131,7 +130,7 @@ func typeFromArrow(t arrow.DataType, path string) (Type, error) {
 	if p, ok := primitiveFromArrow(expr.DenseType(t).ID()); ok {
 		return p, nil
 	}
-	return nil, fmt.Errorf("column %q: the Arrow type %s has no counterpart in Delta; cast the column", path, t)
+	return nil, &SchemaMismatchError{Column: path, Found: t.String(), Wanted: "a type that Delta has"}
 }
 
 func primitiveFromArrow(id arrow.Type) (Primitive, bool) {

@@ -107,7 +107,7 @@ func parseType(raw []byte, path string, depth int) (Type, error) {
 		}
 		return &Map{Key: key, Value: value, ValueContainsNull: t.valueContainsNull}, nil
 	}
-	return nil, fmt.Errorf("column %q: the type %q is not supported", path, t.kind)
+	return nil, unknownType(path, t.kind)
 }
 
 // parseStruct parses a list of fields, one after another: of many that are none the first is an error.
@@ -192,7 +192,12 @@ func parsePrimitive(name, path string) (Type, error) {
 		}
 		return d, nil
 	}
-	return nil, fmt.Errorf("column %q: the type %q is not supported", path, name)
+	return nil, unknownType(path, name)
+}
+
+// unknownType is a type of the table's schema that we do not know.
+func unknownType(path, name string) error {
+	return &UnsupportedError{Feature: fmt.Sprintf("the type %q in the column %q", name, path)}
 }
 
 func parseDecimal(args string) (Decimal, error) {

@@ -77,6 +77,15 @@ func TestParseSchema_Broken_IsRefused(t *testing.T) {
 	}
 }
 
+func TestParseSchema_TypeThatWeDoNotKnow_IsUnsupported(t *testing.T) {
+	for _, name := range []string{`"geometry(OGC:CRS84)"`, `{"type":"udt"}`} {
+		_, err := delta.ParseSchema(`{"type":"struct","fields":[{"name":"a","type":` + name + `}]}`)
+		if !errors.Is(err, delta.ErrUnsupportedFeature) || !strings.Contains(err.Error(), `column "a"`) {
+			t.Errorf("%s: got %v, want ErrUnsupportedFeature that names the column", name, err)
+		}
+	}
+}
+
 func TestSchemaFromArrow_TypesWithoutCounterpart_NamedInOneError(t *testing.T) {
 	_, err := delta.SchemaFromArrow(arrow.NewSchema([]arrow.Field{
 		{Name: "u", Type: arrow.FixedWidthTypes.Time32s},

@@ -56,6 +56,9 @@ func explain(table string, err error) error {
 	case errors.Is(err, store.ErrPermission):
 		e.Code, e.Msg = freshet.CodeStoreRefused, "the store refuses us"
 		e.Fix = "check the credentials, and the rights on folder or bucket"
+	case errors.Is(err, store.ErrLogStore):
+		e.Code, e.Class, e.Msg = freshet.CodeBadValue, freshet.ClassInput, "commits cannot be arbitrated"
+		e.Fix = "look at log_store in the project, or at FRESHET_LOG_STORE"
 	case errors.Is(err, store.ErrFull):
 		e.Code, e.Msg = freshet.CodeStoreFull, "the store is full"
 		e.Fix = "make room, but delete nothing in the table's folder: nothing is lost"

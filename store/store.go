@@ -32,6 +32,9 @@ var (
 	ErrPermission = errors.New("permission denied")
 	// ErrNoBucket says that there is no bucket, or container, or DynamoDB table of a log store, of the name.
 	ErrNoBucket = errors.New("does not exist")
+	// ErrLogStore says that what the DynamoDB table of a log store has of a table does not go with the table or with how the log
+	// store is set.
+	ErrLogStore = errors.New("the log store does not fit the table")
 	// ErrFull says that the store has no room left.
 	ErrFull = errors.New("no space left in the store")
 	// ErrUnavailable says that the store did not answer, or asked to come back later; nothing was written.

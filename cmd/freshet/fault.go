@@ -161,7 +161,7 @@ func tableError(table string, err error) error {
 		e.Code, e.Class, e.Msg, e.Err = freshet.CodeCorrupt, freshet.ClassFailure, err.Error(), nil
 		e.Fix = "freshet table check " + table + " tells what else is; an older version may be whole: --version N"
 	case errors.Is(err, delta.ErrMissingFiles):
-		e.Code, e.Class, e.Msg = freshet.CodeMissingFile, freshet.ClassFailure, "a file of the table is not there"
+		e.Code, e.Class, e.Msg, e.Err = freshet.CodeMissingFile, freshet.ClassFailure, err.Error(), nil
 		e.Fix = "freshet table check " + table + " tells which are missing, and --fix takes them out; or read another version"
 	case errors.As(err, &syntax):
 		e.Code, e.Class, e.Msg, e.Err = exprCode(syntax), freshet.ClassInput, syntax.Error(), nil
@@ -178,6 +178,9 @@ func tableError(table string, err error) error {
 	case errors.Is(err, store.ErrPermission):
 		e.Code, e.Class, e.Msg = freshet.CodeStoreRefused, freshet.ClassEnvironment, "the store refuses us"
 		e.Fix = "check the credentials, and the rights on folder or bucket"
+	case errors.Is(err, store.ErrLogStore):
+		e.Code, e.Class, e.Msg = freshet.CodeBadValue, freshet.ClassInput, "commits cannot be arbitrated"
+		e.Fix = "look at log_store in the project, or at FRESHET_LOG_STORE"
 	case errors.Is(err, store.ErrFull):
 		e.Code, e.Class, e.Msg = freshet.CodeStoreFull, freshet.ClassEnvironment, "the store is full"
 	case store.Retryable(err):

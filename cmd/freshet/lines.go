@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -29,15 +31,15 @@ const (
 // lineSource is the JSON objects of a file, one a line, or of standard input, as rows. Columns of known give their
 // types to fields of their name; of the others the type is that of the first lines that have them. done ends its use.
 func (c *cli) lineSource(ctx context.Context, name string, known *arrow.Schema) (delta.RowSource, func(), error) {
-	l := &lines{name: name, path: name}
+	l := &lines{name: name, open: func() (io.ReadCloser, error) { return os.Open(name) }}
 	done := func() {}
 	if name == "-" {
-		l.name = "standard input"
-		path, err := spool(c.in)
+		f, err := spool(c.in)
 		if err != nil {
 			return delta.RowSource{}, nil, err
 		}
-		l.path, done = path, func() { _ = os.Remove(path) }
+		l.name, done = "standard input", func() { closeSpool(f) }
+		l.open = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(f, 0, math.MaxInt64)), nil }
 	}
 	schema, err := l.infer(ctx, known)
 	if err != nil {
@@ -49,28 +51,35 @@ func (c *cli) lineSource(ctx context.Context, name string, known *arrow.Schema) 
 	}}, done, nil
 }
 
-// spool keeps a stream in a file, so that it can be read more than once.
-func spool(in io.Reader) (path string, err error) {
+// spool keeps a stream in a file, so that it can be read more than once. The file has no name, and so ends with the process,
+// where the system lets it be deleted while it is open.
+func spool(in io.Reader) (*os.File, error) {
 	f, err := os.CreateTemp("", "freshet-*.jsonl")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	_, err = io.Copy(f, in)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", errors.Join(fmt.Errorf("keep standard input in %s: %w", f.Name(), err), os.Remove(f.Name()))
+	_ = os.Remove(f.Name()) // where this is refused, closeSpool tries again
+	if _, err := io.Copy(f, in); err != nil {
+		closeSpool(f)
+		return nil, fmt.Errorf("keep standard input in %s: %w", filepath.Dir(f.Name()), err)
 	}
-	return f.Name(), nil
+	return f, nil
+}
+
+func closeSpool(f *os.File) {
+	_ = f.Close()
+	_ = os.Remove(f.Name())
 }
 
 // lines is a file of JSON objects, one a line.
 type lines struct {
 	name string // for people
-	path string
+	open func() (io.ReadCloser, error)
 }
 
 // each visits the lines that are not empty, numbered from 1, until visit fails. A line is valid during the visit.
 func (l *lines) each(ctx context.Context, visit func(n int, line []byte) error) error {
-	f, err := os.Open(l.path)
+	f, err := l.open()
 	if err != nil {
 		return &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Place: "--source", Msg: err.Error(),
 			Fix: "name a table, a file of JSON lines, or -"}

@@ -66,8 +66,8 @@ engines that read the same changes print the same.`,
 				return err
 			}
 			if o.digest {
-				return c.printDigest(args[0], func(take func(arrow.RecordBatch) error) error {
-					return c.changes(cmd.Context(), args[0], &o, take)
+				return c.printDigests(o.output, args, func(name string, take func(arrow.RecordBatch) error) error {
+					return c.changes(cmd.Context(), name, &o, take)
 				})
 			}
 			var err error
@@ -94,7 +94,7 @@ func (o *changesOptions) add(cmd *cobra.Command) {
 	f.StringSliceVar(&o.columns, "columns", nil, "the table's columns to print (default: all)")
 	f.StringVar(&o.where, "where", "", "a SQL condition; changes are printed for which it is true")
 	f.Int64Var(&o.limit, "limit", 0, "how many changes at most (default: all; a table on a terminal: 40)")
-	f.StringVarP(&o.output, "output", "o", "", "table, jsonl or csv (default: table on a terminal, else jsonl)")
+	f.StringVarP(&o.output, "output", "o", "", rowsFormats)
 	f.BoolVar(&o.digest, "digest", false, "print SHA256  ROWS  PATH")
 }
 

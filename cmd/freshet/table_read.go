@@ -39,10 +39,11 @@ func (c *cli) tableRead() *cobra.Command {
 		Long: `Print the rows of a table, in no particular order.
 
 -o jsonl, the default where no person looks, prints each row as a JSON object in a form that does not depend on the
-engine: keys sorted, decimals, dates and times as strings. -o csv prints the same values, -o table is for people.
+engine: keys sorted, decimals, dates and times as strings. -o json prints these as one array, -o csv the same values, -o table
+is for people.
 
 --digest prints one line a table instead, SHA256  ROWS  PATH: the SHA-256 of its sorted rows. Two tables with the same
-rows have the same digest, whoever wrote or read them. It takes any number of tables.
+rows have the same digest, whoever wrote or read them. It takes any number of tables; -o prints them as every list.
 
 --where takes a SQL expression; files whose statistics rule it out are not read. A path in --columns, such as
 address.city, prints its column with that part only, and no more is read.
@@ -61,7 +62,9 @@ began, and nothing later. --days prints the rows at the end of every day that is
 				return usageError(fmt.Sprintf("--limit: found %d, wanted 0 or more", o.limit), "")
 			}
 			if o.digest {
-				return c.digests(cmd.Context(), args, o)
+				return c.printDigests(o.output, args, func(name string, take func(arrow.RecordBatch) error) error {
+					return c.scan(cmd.Context(), name, o, take)
+				})
 			}
 			if len(args) > 1 {
 				return usageError(fmt.Sprintf("table read: found %d tables, wanted one", len(args)),
@@ -80,7 +83,7 @@ began, and nothing later. --days prints the rows at the end of every day that is
 	f.StringSliceVar(&o.columns, "columns", nil, "the columns to print, or paths into them (default: all)")
 	f.StringVar(&o.where, "where", "", "a SQL condition; rows are printed for which it is true")
 	f.Int64Var(&o.limit, "limit", 0, "how many rows at most (default: all; a table on a terminal: 40)")
-	f.StringVarP(&o.output, "output", "o", "", "table, jsonl or csv (default: table on a terminal, else jsonl)")
+	f.StringVarP(&o.output, "output", "o", "", rowsFormats)
 	f.BoolVar(&o.digest, "digest", false, "print SHA256  ROWS  PATH, a line a table")
 	return cmd
 }
@@ -170,7 +173,9 @@ func (c *cli) printRows(output string, limit *int64, scan func(take func(arrow.R
 	out := bufio.NewWriterSize(c.out, 1<<16)
 	switch output {
 	case "jsonl":
-		p = &linePrinter{out: out}
+		p = &linePrinter{out: out, between: "\n", close: "\n"}
+	case "json":
+		p = &linePrinter{out: out, open: "[\n  ", between: ",\n  ", close: "\n]\n", none: "[]\n"}
 	case "csv":
 		p = &csvPrinter{out: out, w: csv.NewWriter(out)}
 	default:
@@ -197,34 +202,49 @@ func (c *cli) rowsOutput(output string) (string, error) {
 			output = "table"
 		}
 	}
-	return output, oneOf("--output", output, "table", "jsonl", "csv")
+	return output, oneOf("--output", output, "table", "json", "jsonl", "csv")
 }
 
-// linePrinter prints canonical rows.
+// rowsFormats says what -o of rows takes.
+const rowsFormats = "table, json, jsonl or csv (default: table on a terminal, else jsonl)"
+
+// linePrinter prints canonical rows, with text before the first, between two, behind the last, and where there is none.
 type linePrinter struct {
-	out *bufio.Writer
-	enc *canonical.Encoder
-	buf []byte
+	out                        *bufio.Writer
+	open, between, close, none string
+	enc                        *canonical.Encoder
+	buf                        []byte
 }
 
 func (p *linePrinter) print(b arrow.RecordBatch) error {
+	before := p.between
+	if b.NumRows() == 0 {
+		return nil
+	}
 	if p.enc == nil {
-		p.enc = canonical.NewEncoder(b.Schema())
+		p.enc, before = canonical.NewEncoder(b.Schema()), p.open
 	}
 	for i := range int(b.NumRows()) {
-		line, err := p.enc.AppendRow(p.buf[:0], b, i)
+		line, err := p.enc.AppendRow(append(p.buf[:0], before...), b, i)
 		if err != nil {
 			return err
 		}
-		p.buf = append(line, '\n')
-		if _, err := p.out.Write(p.buf); err != nil {
+		p.buf, before = line, p.between
+		if _, err := p.out.Write(line); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *linePrinter) end() error { return nil }
+func (p *linePrinter) end() error {
+	last := p.close
+	if p.enc == nil {
+		last = p.none
+	}
+	_, err := p.out.WriteString(last)
+	return err
+}
 
 // csvPrinter prints the canonical values: text without quotes, null as nothing, nested ones as JSON.
 type csvPrinter struct {
@@ -346,50 +366,6 @@ func (p *tablePrinter) end() error {
 		rest = ", and perhaps more: --limit N"
 	}
 	_, err := fmt.Fprintf(p.c.out, "%s%s\n", plural(len(p.rows), "row"), rest)
-	return err
-}
-
-func (c *cli) digests(ctx context.Context, tables []string, o readOptions) error {
-	for _, name := range tables {
-		if err := c.digest(ctx, name, o); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *cli) digest(ctx context.Context, name string, o readOptions) error {
-	return c.printDigest(name, func(take func(arrow.RecordBatch) error) error { return c.scan(ctx, name, o, take) })
-}
-
-// printDigest prints the digest of the batches that scan gives to take.
-func (c *cli) printDigest(name string, scan func(take func(arrow.RecordBatch) error) error) error {
-	var d canonical.Digest
-	var enc *canonical.Encoder
-	var line []byte
-	err := scan(func(b arrow.RecordBatch) error {
-		if enc == nil {
-			enc = canonical.NewEncoder(b.Schema())
-		}
-		for i := range int(b.NumRows()) {
-			var err error
-			if line, err = enc.AppendRow(line[:0], b, i); err != nil {
-				return err
-			}
-			if err := d.Add(line); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	sum, rows, ended := d.Sum()
-	if err != nil {
-		return err
-	}
-	if ended != nil {
-		return ended
-	}
-	_, err = fmt.Fprintf(c.out, "%s  %d  %s\n", sum, rows, name)
 	return err
 }
 

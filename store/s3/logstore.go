@@ -132,8 +132,8 @@ func (l *logStore) unused(ctx context.Context, at commit) error {
 	if err := l.free(ctx, at); err != nil { // others have committed it since step 0
 		return err
 	}
-	return fmt.Errorf("put %s: the DynamoDB table %s still has entries of an older table at %s: delete its items with "+
-		"that tablePath", at.log+at.file, l.table.name, at.of)
+	return fmt.Errorf("put %s: %w: the DynamoDB table %s still has entries of an older one at %s: delete its items with "+
+		"that tablePath", at.log+at.file, store.ErrLogStore, l.table.name, at.of)
 }
 
 // before is the file of the commit before this one, unless it is the first.
@@ -283,8 +283,8 @@ func (l *logStore) checkNames(ctx context.Context, at commit) error {
 			return err
 		}
 		if other != nil && (mine == nil || other.file > mine.file) {
-			return fmt.Errorf("other writers of the table name it %s in the DynamoDB table %s, not %s, and would not "+
-				"see our commits: give the log store scheme=%s", other.table, l.table.name, at.of, scheme)
+			return fmt.Errorf("%w: other writers name it %s in the DynamoDB table %s, not %s, and would not "+
+				"see our commits: give the log store scheme=%s", store.ErrLogStore, other.table, l.table.name, at.of, scheme)
 		}
 	}
 	l.named.Store(at.of, true)

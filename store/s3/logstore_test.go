@@ -291,7 +291,7 @@ func TestLogStore_Refusals_SayWhy(t *testing.T) {
 		want  string
 	}{
 		{"no table", func(w *world) { w.dynamo.name = "another" }, `the DynamoDB table "delta_log" does not exist`},
-		{"an older table", entry(tableURL, ".tmp/x", "true"), "of an older table"},
+		{"an older table", entry(tableURL, ".tmp/x", "true"), "entries of an older one"},
 		{"another name", entry("s3://lake/p", ".tmp/x", "true"), "scheme=s3"},
 		{"an entry that leads out", entry(tableURL, "../../x", "false"), "bad name"},
 		{"an object that is gone", entry(tableURL, ".tmp/x", "false"), "is gone"},
