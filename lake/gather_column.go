@@ -65,13 +65,13 @@ type pickedPart struct {
 }
 
 func (c *changeRows) pick(rows []int32) *picked {
-	p := &picked{spans: spansOf(rows)}
+	p := &picked{spans: expr.SpansOf(rows)}
 	places := make([]int32, len(rows))
 	from := 0
 	for i, row := range rows {
 		places[i] = c.row[row]
 		if i+1 == len(rows) || c.from[rows[i+1]] != c.from[row] {
-			p.parts = append(p.parts, pickedPart{c.from[row], spansOf(places[from : i+1])})
+			p.parts = append(p.parts, pickedPart{c.from[row], expr.SpansOf(places[from : i+1])})
 			from = i + 1
 		}
 	}

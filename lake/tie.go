@@ -32,8 +32,9 @@ func (u *upsert) rejectTie(c contender) {
 	}
 	names := slices.Concat(u.t.key(), u.t.a.opts.Key.SequenceBy)
 	values := make([]string, len(names))
-	for i, column := range u.rows.named(names) {
-		values[i] = fmt.Sprintf("%s %.100s", names[i], column.ValueStr(int(c.row)))
+	for i, name := range names {
+		column, row := u.rows.at(columnNamed(u.rows.schema, name), c.row)
+		values[i] = fmt.Sprintf("%s %.100s", name, column.ValueStr(int(row)))
 	}
 	u.reject(c.row, freshet.CodeSequenceTie, fmt.Sprintf("%s: found another row of this key and sequence, %s, that says "+
 		"something else; wanted one that orders them", strings.Join(values, ", "), other))
