@@ -73,26 +73,16 @@ var comparisonSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "fault", Type: arrow.BinaryTypes.String, Nullable: true},
 }, nil)
 
-// comparisonLog is a table of comparisons. It need not exist.
-type comparisonLog struct{ companion }
-
-func (l *comparisonLog) check(snap *delta.Snapshot) error {
-	return l.isOf(snap, comparisonSchema, "comparisons", "name another table in verify.table")
+// newComparisonLog is a table of comparisons. It need not exist.
+func newComparisonLog(name string, st store.Store, engine string) *fixedTable {
+	return &fixedTable{companion: companion{name: name, st: st, engine: engine}, columns: comparisonSchema, stats: "at,table",
+		description: "comparisons of tables with their source", what: "comparisons", fix: "name another table in verify.table"}
 }
 
 // RecordComparisons adds comparisons to the table at the root of st, which is made if there is none. Errors: *freshet.Error with
 // CodeSchemaMismatch for another table.
 func RecordComparisons(ctx context.Context, name string, st store.Store, engine string, all []Comparison) error {
-	l := &comparisonLog{companion{name: name, st: st, engine: engine}}
-	schema, err := delta.SchemaFromArrow(comparisonSchema)
-	if err != nil {
-		return err
-	}
-	snap, err := l.need(ctx, delta.CreateOptions{Schema: schema, Description: "comparisons of tables with their source",
-		Properties: map[string]string{"delta.dataSkippingStatsColumns": "at,table"}})
-	if err == nil {
-		err = l.check(snap)
-	}
+	snap, err := newComparisonLog(name, st, engine).need(ctx)
 	if err != nil {
 		return explain(name, err)
 	}
@@ -140,11 +130,7 @@ func (c *Comparison) values() []any {
 // ReadComparisons returns the newest comparison of each table since then, by the names of the tables; none where there is no such
 // table. Errors: as RecordComparisons.
 func ReadComparisons(ctx context.Context, name string, st store.Store, since time.Time) ([]Comparison, error) {
-	l := &comparisonLog{companion{name: name, st: st}}
-	snap, err := l.look(ctx)
-	if err == nil && snap != nil {
-		err = l.check(snap)
-	}
+	snap, err := newComparisonLog(name, st, "").look(ctx)
 	if snap == nil || err != nil {
 		return nil, explain(name, err)
 	}

@@ -73,6 +73,9 @@ func (p *Pipeline) trail(ctx context.Context, table string, o *lake.TrailOptions
 // traceOrigin asks the database for the row, and returns the columns of the key: those of the file, or else of the database.
 func (p *Pipeline) traceOrigin(ctx context.Context, o *TraceOptions, t *Traced) (columns []string, err error) {
 	columns = texts(p.Target.Delta.Key)
+	if of := p.keyOf(); of != nil {
+		columns = of(o.Table)
+	}
 	if p.Source.Postgres == nil {
 		return columns, nil
 	}
