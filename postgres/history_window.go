@@ -80,7 +80,8 @@ func openWindow(ctx context.Context, conn *pgconn.PgConn, t *catalogTable, shape
 set local lock_timeout = '2s';
 lock table %s in access share mode;
 select txid_current_snapshot(), case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_insert_lsn() end,
-  (extract(epoch from clock_timestamp()) * 1000000)::int8,
+  (extract(epoch from coalesce(case when pg_is_in_recovery() then pg_last_xact_replay_timestamp() end, clock_timestamp()))
+  * 1000000)::int8,
   (select string_agg(attname || ' ' || atttypid || ' ' || atttypmod, ',' order by attnum) from pg_attribute
   where attrelid = %d and attnum > 0 and not attisdropped), pg_is_in_recovery()`, t.from(), t.OID)).ReadAll()
 	if err != nil {

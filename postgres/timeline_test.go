@@ -30,33 +30,3 @@ func FuzzTimelines(f *testing.F) {
 		}
 	})
 }
-
-// A standby's snapshot shows what committed before the log was replayed up to where it was just before, and nothing of what is behind
-// where it was just after; of what committed between, only numbers may tell.
-func TestVisibility_Standby_ByPlacesOfCommits(t *testing.T) {
-	of := func(xid uint32, begun, end pgoutput.LSN) *transaction {
-		return &transaction{xid: xid, begun: begun, end: end}
-	}
-	v := visibility{xmin: 10, xmax: 20, replay: &replay{before: 1000, after: 2000}}
-	for _, c := range []struct {
-		what string
-		t    *transaction
-		want sight
-	}{
-		{"ended long ago", of(9, 1500, 1600), seen},
-		{"began later", of(20, 900, 990), unseen},
-		{"replayed before", of(15, 900, 1000), seen},
-		{"committed between", of(15, 1000, 1060), unknown},
-		{"being replayed", of(15, 2000, 2100), unknown},
-		{"being replayed, behind the header of a page", of(15, 2000+logHeader, 2100), unknown},
-		{"replayed later", of(15, 2100, 2200), unseen},
-	} {
-		if got := v.sight(c.t); got != c.want {
-			t.Errorf("%s: got %d, want %d", c.what, got, c.want)
-		}
-	}
-	v.replay.closed = true
-	if got := v.sight(of(15, 1000, 1060)); got != unseen {
-		t.Errorf("once rows were returned: got %d, want what comes then unseen", got)
-	}
-}

@@ -12,7 +12,7 @@ import (
 type watermark struct {
 	seen visibility
 	high pgoutput.LSN
-	at   int64 // the server's time, in microseconds since 1970
+	at   int64 // the server's time, in microseconds since 1970; of a standby, when what it shows was committed last
 }
 
 // visibility says which transactions a snapshot of the server shows. The order in which transactions become visible is not
