@@ -130,7 +130,7 @@ func takes(path string) func(a *Action) bool {
 	switch top := topOf(path); {
 	case path == openers[kindAdd]:
 		return openAdds()
-	case path == openers[kindOf[top]]:
+	case path == openers[kindOf(top)]:
 		return func(*Action) bool { return true }
 	case path == addVectorOpen || path == removeVectorOpen:
 		return func(a *Action) bool { return a.Add != nil || a.Remove != nil }
@@ -141,7 +141,7 @@ func takes(path string) func(a *Action) bool {
 	case top == "add":
 		return func(a *Action) bool { return a.Add != nil }
 	default:
-		kind := kindOf[top]
+		kind := kindOf(top)
 		return func(a *Action) bool { return a.kinds()&kind != 0 }
 	}
 }
@@ -151,7 +151,7 @@ func openAdds() func(a *Action) bool {
 	var made []Add
 	return func(a *Action) bool {
 		if len(made) == 0 {
-			made = make([]Add, addsAtOnce)
+			made = make([]Add, rowsAtOnce) // whose texts share memory, too
 		}
 		a.Add, made = &made[0], made[1:]
 		return true
@@ -188,7 +188,7 @@ func (a *Action) kinds() (k kinds) {
 // scalar returns the reader of a column without repetition; nil when the column is not known.
 func (l *leaf) scalar(path string) fieldRead {
 	if set, ok := textFields[path]; ok {
-		if kindOf[topOf(path)]&kindFiles != 0 {
+		if kindOf(topOf(path))&kindFiles != 0 {
 			return l.fill(path, func(a *Action, value int) error {
 				v, err := l.text(value)
 				set(a, unsafe.String(unsafe.SliceData(v), len(v))) // of the batch, which has a few dozen

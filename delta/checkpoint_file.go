@@ -41,6 +41,9 @@ type remoteFile struct {
 	size int64
 	pos  int64
 	held []span
+	// reuse says that what was held of a row group is needed no more once another one is: its memory takes that.
+	reuse bool
+	spare []byte
 }
 
 // span is a part of a file.
@@ -64,7 +67,8 @@ func newRemoteFile(ctx context.Context, st store.Store, key string, size int64) 
 
 // fetch holds a part of the file in memory.
 func (f *remoteFile) fetch(from, to int64) error {
-	data, err := f.st.ReadRange(f.ctx, f.key, from, to-from)
+	data, err := store.ReadRangeInto(f.ctx, f.st, f.key, from, to-from, f.spare)
+	f.spare = nil
 	if errors.Is(err, io.EOF) || err == nil && int64(len(data)) != to-from {
 		return corrupt("%s ends before byte %d, although it was listed with %d bytes", f.key, to, f.size)
 	}
@@ -127,7 +131,13 @@ func (f *remoteFile) Seek(offset int64, whence int) (int64, error) {
 // hold fetches the given parts, joined where little lies between, and lets go of what was held. Parts that
 // are too large together are left to ReadAt.
 func (f *remoteFile) hold(parts []span) error {
-	f.held = slices.DeleteFunc(f.held, func(s span) bool { return s.to-s.from != f.size })
+	f.held = slices.DeleteFunc(f.held, func(s span) bool {
+		gone := s.to-s.from != f.size
+		if gone && f.reuse && cap(s.data) > cap(f.spare) {
+			f.spare = s.data
+		}
+		return gone
+	})
 	if len(f.held) > 0 {
 		return nil
 	}

@@ -41,6 +41,7 @@ func readCheckpointFile(ctx context.Context, st store.Store, key string, size in
 				strings.Join(names, ", ")))
 			return
 		}
+		f.src.reuse = true
 		rows := make([]Action, 0, rowsAtOnce)
 		for i := range f.NumRowGroups() {
 			var g *groupReader
@@ -114,7 +115,7 @@ func choose(f *parquetFile, meta *metadata.RowGroupMetaData, want kinds) (chosen
 	json := false
 	for i := range columns.NumColumns() {
 		path := columns.Column(i).Path()
-		kind := kindOf[topOf(path)]
+		kind := kindOf(topOf(path))
 		if path == openers[kind] && want&kind != 0 && !allNull(meta, i) {
 			present |= kind
 		}
@@ -122,7 +123,7 @@ func choose(f *parquetFile, meta *metadata.RowGroupMetaData, want kinds) (chosen
 	}
 	for i := range columns.NumColumns() {
 		path := columns.Column(i).Path()
-		kind := kindOf[topOf(path)]
+		kind := kindOf(topOf(path))
 		switch {
 		case kind&present == 0 || strings.HasPrefix(path, parsedPartitions):
 		case path == statsColumn && (!json || want&kindStats == 0):
@@ -267,7 +268,7 @@ func plan(leaves []*leaf) []fieldRead {
 func (l *leaf) rank() int {
 	path := l.column.Path()
 	switch path {
-	case openers[kindOf[topOf(path)]]:
+	case openers[kindOf(topOf(path))]:
 		return 0
 	case addVectorOpen, removeVectorOpen:
 		return 1

@@ -47,8 +47,12 @@ func logPieces(from, to int64, compacted []compactedFile) []logPiece {
 	return pieces
 }
 
-// piecesBytes bounds, by a guess, what is fetched side by side of the log.
-const piecesBytes = 16 << 20
+// piecesBytes bounds, by a guess, what is fetched side by side of the log, and nearBytes where that is only for many small
+// pieces: what is read into less memory stays near the processor.
+const (
+	piecesBytes = 16 << 20
+	nearBytes   = 4 << 20
+)
 
 // fetchPieces yields the pieces with their texts, fetching a few side by side: fewer where they are large. bytes is what
 // they weigh together, as far as it is known. A text is there until the next piece is asked for. A compacted file that
@@ -56,7 +60,11 @@ const piecesBytes = 16 << 20
 // missing commit is store.ErrNotFound.
 func (t *Table) fetchPieces(ctx context.Context, pieces []logPiece, bytes int64, backwards bool,
 ) iter.Seq2[logPiece, error] {
-	atOnce := int(min(max(piecesBytes*int64(len(pieces))/max(bytes, 1), 1), commitsAtOnce))
+	most := int64(piecesBytes)
+	if store.Near(t.st) {
+		most = nearBytes
+	}
+	atOnce := int(min(max(most*int64(len(pieces))/max(bytes, 1), 1), commitsAtOnce))
 	return func(yield func(logPiece, error) bool) {
 		buffers := make([][]byte, atOnce)
 		for batch := range slices.Chunk(pieces, atOnce) {

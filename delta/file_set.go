@@ -25,26 +25,37 @@ func (f *fileSet) open(n int) {
 	f.slots = make([]fileHash, size)
 }
 
-func (f *fileSet) hash(key fileKey) fileHash {
-	return fileHash{maphash.Comparable(f.seeds[0], key) | 1, maphash.Comparable(f.seeds[1], key)}
+func (f *fileSet) hash(key fileKey) fileHash { return fileHash{f.half(0, key) | 1, f.half(1, key)} }
+
+func (f *fileSet) half(i int, key fileKey) uint64 {
+	if key.dv == "" { // a text alone is quicker
+		return maphash.String(f.seeds[i], key.path)
+	}
+	return maphash.Comparable(f.seeds[i], key)
 }
 
 // find is where the file is, or the free slot that it would be in.
 func (f *fileSet) find(h fileHash) *fileHash {
 	last := uint64(len(f.slots) - 1)
-	for at := h[1] & last; ; at = (at + 1) & last {
+	for at := h[0] >> 1 & last; ; at = (at + 1) & last {
 		if s := &f.slots[at]; *s == h || *s == (fileHash{}) {
 			return s
 		}
 	}
 }
 
+// has looks at the second half of the hash only where the first is there.
 func (f *fileSet) has(key fileKey) bool {
 	if f.n == 0 {
 		return false
 	}
-	h := f.hash(key)
-	return *f.find(h) == h
+	first, last := f.half(0, key)|1, uint64(len(f.slots)-1)
+	for at := first >> 1 & last; f.slots[at] != (fileHash{}); at = (at + 1) & last {
+		if s := &f.slots[at]; s[0] == first && s[1] == f.half(1, key) {
+			return true
+		}
+	}
+	return false
 }
 
 // add reports whether the file was not there.

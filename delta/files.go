@@ -192,8 +192,9 @@ type newest struct {
 
 // fileAction is what a piece of the log says of a file. An action that nobody wants is left out.
 type fileAction struct {
-	file fileHash
-	Action
+	file   fileHash
+	add    *Add
+	remove *Remove
 }
 
 // yield yields the file actions of a piece of the log that no newer one speaks of; the last of a commit counts.
@@ -209,19 +210,20 @@ func (n *newest) yield(c logPiece, yield func(Action, error) bool) error {
 			n.actions = nil
 			return n.yieldLast(c, yield)
 		}
-		file := n.seen.hash(a.fileKey())
-		if a.Add != nil && r.ruledOut || a.kinds()&n.want == 0 {
-			a = Action{} // it only hides what came before
+		f := fileAction{file: n.seen.hash(a.fileKey())}
+		if a.kinds()&n.want != 0 && (a.Add == nil || !r.ruledOut) { // else it only hides what came before
+			f.add, f.remove = a.Add, a.Remove
 		}
-		n.actions = append(n.actions, fileAction{file, a})
+		n.actions = append(n.actions, f)
 	}
 	for i := len(n.actions) - 1; i >= 0; i-- { // in a loop of its own, look-ups wait for memory side by side
-		if a := &n.actions[i]; !n.seen.add(a.file) {
-			a.Action = Action{}
+		if f := &n.actions[i]; !n.seen.add(f.file) {
+			f.add, f.remove = nil, nil
 		}
 	}
 	for i := len(n.actions) - 1; i >= 0; i-- {
-		if a := &n.actions[i]; a.kinds() != 0 && !yield(a.Action, nil) {
+		f := &n.actions[i]
+		if (f.add != nil || f.remove != nil) && !yield(Action{Add: f.add, Remove: f.remove}, nil) {
 			return errStop
 		}
 	}

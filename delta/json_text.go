@@ -61,7 +61,7 @@ func (r *jsonReader) packed() (string, error) {
 // unescapeRoom is room for a string that begins here, as a rule: logs have an action a line. What textBlocks would give memory
 // of its own is not asked for.
 func (r *jsonReader) unescapeRoom() int {
-	const more = blockBytes + word // of unescapeQuotes
+	const more = blockBytes + copiedAhead // of unescapeQuotes
 	rest := r.data[r.pos:min(len(r.data), r.pos+textBlockBytes/4-more)]
 	if end := bytes.IndexByte(rest, '\n'); end >= 0 {
 		return end + more
@@ -165,8 +165,8 @@ func (r *jsonReader) unescape(out []byte) ([]byte, error) {
 func (r *jsonReader) unescapeQuotes(out []byte) []byte {
 	src, at := r.data, r.pos
 	dst, n := out[:cap(out)], len(out)
-	for at+blockBytes+word <= len(src) && n+blockBytes+word <= len(dst) {
-		block := src[at : at+blockBytes+word]
+	for at+blockBytes+copiedAhead <= len(src) && n+blockBytes+copiedAhead <= len(dst) {
+		block := src[at : at+blockBytes+copiedAhead]
 		end, escapes := quotesIn(block)
 		from := 0
 		for ; escapes != 0; escapes &= escapes - 1 {
@@ -184,9 +184,13 @@ func (r *jsonReader) unescapeQuotes(out []byte) []byte {
 	return dst[:n]
 }
 
-// copyWords copies src[from:to], and up to a word more, which is there in both.
+// copiedAhead is how much copyWords copies at least: most names and values are shorter, so that it need not look how long.
+const copiedAhead = 2 * word
+
+// copyWords copies src[from:to], and up to copiedAhead more, which is there in both.
 func copyWords(dst, src []byte, from, to int) {
-	for i := from; i < to; i += word {
+	*(*[copiedAhead]byte)(dst) = [copiedAhead]byte(src[from:])
+	for i := from + copiedAhead; i < to; i += word {
 		binary.LittleEndian.PutUint64(dst[i-from:], binary.LittleEndian.Uint64(src[i:]))
 	}
 }
@@ -218,11 +222,12 @@ func quotesIn(block []byte) (end int, escapes uint64) {
 	return end, backs & (1<<end - 1)
 }
 
-// bytesOf tells which bytes of a word are c, a bit a byte.
+// bytesOf tells which bytes of a word are c, a bit a byte. Of bytes that are c^1 right behind one that is c it says so, too:
+// neither '#' behind a quote nor ']' behind a backslash makes quotesIn pass over what is not an escaped quote.
 func bytesOf(w, c uint64) uint64 {
-	const ones, low = 0x0101010101010101, 0x7f7f7f7f7f7f7f7f
+	const ones = 0x0101010101010101
 	x := w ^ c*ones
-	same := ^(x&low + low | x | low)            // the highest bit of each byte that is c
+	same := (x - ones) &^ x & (ones << 7)       // the highest bit of each byte that is c
 	return same >> 7 * 0x0102040810204080 >> 56 // gathers these bits
 }
 

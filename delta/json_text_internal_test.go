@@ -13,7 +13,7 @@ func TestJSONText_RandomStrings_AsEncodingJSON(t *testing.T) {
 	const seed = 5
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	parts := []string{`\"`, `\\`, `\/`, `\n`, `\u00e9`, `\ud83d\ude00`, "é", "\u2028", "a", "b", "{", ":", "12345678", "\x7f"}
+	parts := []string{`\"`, `\\`, `\/`, `\n`, `\u00e9`, `\ud83d\ude00`, "#", "]", `\"##`, "é", "\u2028", "a", "b", "{", ":", "12345678", "\x7f"}
 	for range 20_000 {
 		var text strings.Builder
 		for range rng.IntN(40) {

@@ -28,10 +28,31 @@ const (
 	kindFiles = kindAdd | kindRemove
 )
 
-var kindOf = map[string]kinds{
-	"commitInfo": kindCommitInfo, "protocol": kindProtocol, "metaData": kindMetadata, "txn": kindTxn,
-	"domainMetadata": kindDomain, "add": kindAdd, "remove": kindRemove, "cdc": kindCDC,
-	"checkpointMetadata": kindCheckpoint, "sidecar": kindSidecar,
+// kindOf is the kind of the action of a name; none when it is not known.
+func kindOf(name string) kinds {
+	switch name {
+	case "add":
+		return kindAdd
+	case "remove":
+		return kindRemove
+	case "cdc":
+		return kindCDC
+	case "commitInfo":
+		return kindCommitInfo
+	case "protocol":
+		return kindProtocol
+	case "metaData":
+		return kindMetadata
+	case "txn":
+		return kindTxn
+	case "domainMetadata":
+		return kindDomain
+	case "checkpointMetadata":
+		return kindCheckpoint
+	case "sidecar":
+		return kindSidecar
+	}
+	return 0
 }
 
 // parseLog yields the actions of a commit, or of a checkpoint in JSON, that are of the wanted kinds, in their
@@ -84,7 +105,7 @@ func (r *logReader) action() (a Action, found bool, err error) {
 		return a, false, r.fail("an object")
 	}
 	err = r.spelled(&r.inAction, func(key []byte) error {
-		kind := kindOf[string(key)] & r.want
+		kind := kindOf(string(key)) & r.want
 		if kind == 0 {
 			return r.skipAction()
 		}

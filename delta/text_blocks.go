@@ -1,6 +1,10 @@
 package delta
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/freshet-io/freshet/delta/internal/parquet"
+)
 
 // textBlockBytes is the size of a block of texts: large enough that making one is rare, and small enough that
 // whoever keeps one text of it keeps little else.
@@ -24,9 +28,9 @@ func (t *textBlocks) room(n int) []byte {
 			size = min(size, t.most)
 		}
 		if n > size/4 && cap(t.free) > 0 { // the rest of the block serves smaller ones
-			return make([]byte, 0, n)
+			return parquet.Uncleared(n)[:0]
 		}
-		t.free = make([]byte, 0, max(size, n))
+		t.free = parquet.Uncleared(max(size, n))[:0]
 	}
 	return t.free[:0:n]
 }

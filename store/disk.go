@@ -106,8 +106,16 @@ func (d *Disk) GetInto(ctx context.Context, key string, buffer []byte) ([]byte, 
 	return data, nil
 }
 
+// Near is true. See Near of the package.
+func (d *Disk) Near() bool { return true }
+
 // ReadRange returns a part of the object. See Store.
 func (d *Disk) ReadRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
+	return d.ReadRangeInto(ctx, key, offset, length, nil)
+}
+
+// ReadRangeInto reads a part of the object into the buffer. See ReadRangeInto of the package.
+func (d *Disk) ReadRangeInto(ctx context.Context, key string, offset, length int64, buffer []byte) ([]byte, error) {
 	f, info, err := d.open(ctx, "read", key)
 	if err != nil {
 		return nil, err
@@ -117,7 +125,7 @@ func (d *Disk) ReadRange(ctx context.Context, key string, offset, length int64) 
 	if err != nil {
 		return nil, wrap("read", key, err)
 	}
-	data := make([]byte, to-from)
+	data := slices.Grow(buffer[:0], int(to-from))[:to-from]
 	if _, err := io.ReadFull(io.NewSectionReader(f, from, to-from), data); err != nil {
 		return nil, diskError("read", key, err)
 	}

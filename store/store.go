@@ -116,6 +116,22 @@ func GetInto(ctx context.Context, s Store, key string, buffer []byte) ([]byte, e
 	return s.Get(ctx, key)
 }
 
+// ReadRangeInto is ReadRange for a caller with a buffer that is needed no more, as GetInto is Get.
+func ReadRangeInto(ctx context.Context, s Store, key string, offset, length int64, buffer []byte) ([]byte, error) {
+	if r, ok := s.(interface {
+		ReadRangeInto(ctx context.Context, key string, offset, length int64, buffer []byte) ([]byte, error)
+	}); ok {
+		return r.ReadRangeInto(ctx, key, offset, length, buffer)
+	}
+	return s.ReadRange(ctx, key, offset, length)
+}
+
+// Near reports whether the store is on this machine, so that large reads side by side gain nothing.
+func Near(s Store) bool {
+	n, ok := s.(interface{ Near() bool })
+	return ok && n.Near()
+}
+
 // CreateAhead is Create of an object that nobody looks for before another one names it, which this store puts later. Where that
 // is cheaper its bytes are made durable by the put, before what that writes gets its name: until then, after a loss of power, the
 // object may be missing or have other content. What cannot be made durable then fails every put until it is deleted.

@@ -200,11 +200,11 @@ func (r *ColumnReader) read(n int, rows []expr.Span) (v Values, err error) {
 	}
 	switch {
 	case r.c.Type != PhysicalBytes:
-		v.Fixed = uncleared(total * r.width)[:0]
+		v.Fixed = Uncleared(total * r.width)[:0]
 	case r.places && r.hasDict && r.c.MaxRep == 0:
-		v.Places = arrow.Int32Traits.CastFromBytes(uncleared(4 * total))[:0]
+		v.Places = arrow.Int32Traits.CastFromBytes(Uncleared(4 * total))[:0]
 	default:
-		v.Offsets = arrow.Int32Traits.CastFromBytes(uncleared(4*total + 4))[:1]
+		v.Offsets = arrow.Int32Traits.CastFromBytes(Uncleared(4*total + 4))[:1]
 		v.Offsets[0] = 0
 	}
 	at := -r.behind

@@ -48,7 +48,7 @@ func (r *ColumnReader) readDict() error {
 	r.at = max(r.at, next)
 	d := &r.dict
 	d.entries = h.values
-	d.values = uncleared(h.uncompressed + slack)[:h.uncompressed]
+	d.values = Uncleared(h.uncompressed + slack)[:h.uncompressed]
 	if err := r.dec.decode(d.values, packed); err != nil {
 		return err
 	}

@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// uncleared is n bytes that hold anything. Memory that is filled at once need not be cleared before, which costs a tenth of what
+// Uncleared is n bytes that hold anything. Memory that is filled at once need not be cleared before, which costs a tenth of what
 // reading does; only strings.Builder takes memory so.
-func uncleared(n int) []byte {
+func Uncleared(n int) []byte {
 	if n == 0 {
 		return []byte{}
 	}

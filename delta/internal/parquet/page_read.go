@@ -190,7 +190,7 @@ func (r *ColumnReader) splitPage(h *pageHeader, packed []byte) (values []byte, e
 // pageOf returns memory for a decompressed page.
 func (r *ColumnReader) pageOf(n int) []byte {
 	if cap(r.page) < n {
-		r.page = uncleared(n)
+		r.page = Uncleared(n)
 	}
 	r.page, r.own = r.page[:n], true
 	return r.page

@@ -216,7 +216,7 @@ const aheadBytes = 1 << 20
 func (r *ColumnReader) reserve(v *Values, size, k int) {
 	if cap(v.Data)-len(v.Data) < size+slack {
 		ahead := min(size/max(k, 1)*max(r.due-k, 0), aheadBytes, r.c.Room.rest())
-		v.Data = append(uncleared(len(v.Data) + size + ahead + slack)[:0], v.Data...)
+		v.Data = append(Uncleared(len(v.Data) + size + ahead + slack)[:0], v.Data...)
 	}
 }
 
