@@ -27,6 +27,7 @@ const (
 const (
 	mendKeys    = 500     // in a request
 	mendBytes   = 1 << 20 // of a request
+	mendID      = 64
 	mendColumns = 32      // of a key
 	mendRows    = 8 << 20 // bytes of the rows of a request
 	mendsAtOnce = 16
@@ -36,10 +37,14 @@ const (
 type MendKey struct {
 	Values []string `json:"values"`         // as the server writes them
 	Held   bool     `json:"held,omitempty"` // the table has a row of it
+	// Mark is the transaction that made the row what it was when it was found that the table's is another: of a row that changed since,
+	// the change is still to come. 0: whichever.
+	Mark uint64 `json:"mark,omitempty"`
 }
 
-// mendRequest is the content of a message in the log that asks for rows.
+// mendRequest is the content of the messages in the log that ask for rows, and that tell that they were read.
 type mendRequest struct {
+	ID      string    `json:"id"`
 	Table   string    `json:"table"`   // schema.table
 	Columns []string  `json:"columns"` // of the key
 	Keys    []MendKey `json:"keys"`
@@ -52,6 +57,9 @@ func parseMendRequest(b []byte) (*mendRequest, error) {
 	}
 	if err := json.Unmarshal(b, &r); err != nil {
 		return nil, fmt.Errorf("found %.100q, wanted keys of rows to be read again: %w", b, err)
+	}
+	if len(r.ID) == 0 || len(r.ID) > mendID {
+		return nil, fmt.Errorf("found an id of %d bytes, wanted 1 to %d", len(r.ID), mendID)
 	}
 	if n := len(r.Columns); n == 0 || n > mendColumns || len(r.Keys) == 0 || len(r.Keys) > mendKeys {
 		return nil, fmt.Errorf("found %d keys of %d columns, wanted at most %d of at most %d", len(r.Keys), n, mendKeys, mendColumns)
@@ -72,11 +80,13 @@ func parseMendRequest(b []byte) (*mendRequest, error) {
 //
 // The reader waits until it sees all that the log tells of before the request, and the message comes into the log behind all that it
 // has seen. So a row of whose key no change came in between is, where the message stands, what was read; a row that is not there,
-// is not there. A change that did come has brought its row by itself. Of a process that ends in between nothing is left: the rows
-// are asked for again by who compares.
+// is not there. A change that did come has brought its row by itself.
+//
+// A process that ends behind the message may leave a table that holds it, and one beside that does not. Another process, which
+// reads the message again, returns the rows at the same place: as they are by then, which the changes that follow make of them anyway.
 type mend struct {
 	mendRequest
-	id    string
+	text  string // the request
 	feed  *feed
 	whose uint32 // the feed's, when it was asked for
 
@@ -101,35 +111,66 @@ type mendRow struct {
 	values [][]byte // nil ones are null
 }
 
-// mends are those that are under way.
+// mends are those that are under way, by their ids.
 type mends struct {
-	all     map[string]*mend // by id
-	reading sync.Mutex       // one reads at once
+	all     map[string]*mend
+	over    map[string]bool // that were returned, or given up: the newest
+	order   []string        // of these
+	reading sync.Mutex      // one reads at once
+}
+
+// mendsOver is how many are remembered that are over.
+const mendsOver = 1000
+
+// end takes one out.
+func (a *mends) end(id string) {
+	delete(a.all, id)
+	if a.over[id] {
+		return
+	}
+	a.over[id] = true
+	if a.order = append(a.order, id); len(a.order) > mendsOver {
+		delete(a.over, a.order[0])
+		a.order = a.order[1:]
+	}
 }
 
 // mendsAsked takes requests that came with the log.
 func (s *Source) mendsAsked(requests []string) {
 	for _, text := range requests {
-		r, err := parseMendRequest([]byte(text))
-		if err != nil {
-			s.o.Log.Warn("a request in the log is left out", "prefix", mendPrefix, "error", err)
-			continue
+		if r := s.mendOf(mendPrefix, text); r != nil && !s.mends.over[r.ID] && s.mends.all[r.ID] == nil {
+			s.beginMend(r, text)
 		}
-		f := s.feeds[r.Table]
-		s.mends.forget()
-		if f == nil || f.skip || f.load != nil || len(s.mends.all) >= mendsAtOnce {
-			s.o.Log.Debug("rows are not read again now", "table", r.Table, "keys", len(r.Keys))
-			continue
-		}
-		m := &mend{mendRequest: *r, id: rand.Text(), feed: f, whose: f.whose, touched: map[string]bool{}, done: make(chan struct{})}
-		s.mends.all[m.id] = m
-		s.history.wg.Go(func() {
-			defer close(m.done)
-			s.mends.reading.Lock()
-			defer s.mends.reading.Unlock()
-			m.err = s.readMend(s.history.life, m)
-		})
 	}
+}
+
+// mendOf is a request of a message; nil: it is none.
+func (s *Source) mendOf(prefix, text string) *mendRequest {
+	r, err := parseMendRequest([]byte(text))
+	if err != nil {
+		s.o.Log.Warn("a message in the log is left out", "prefix", prefix, "error", err)
+		return nil
+	}
+	return r
+}
+
+// beginMend begins to read rows again; nil: they are not read now.
+func (s *Source) beginMend(r *mendRequest, text string) *mend {
+	f := s.feeds[r.Table]
+	s.mends.forget()
+	if f == nil || f.skip || f.load != nil || len(s.mends.all) >= mendsAtOnce {
+		s.o.Log.Debug("rows are not read again now", "table", r.Table, "keys", len(r.Keys))
+		return nil
+	}
+	m := &mend{mendRequest: *r, text: text, feed: f, whose: f.whose, touched: map[string]bool{}, done: make(chan struct{})}
+	s.mends.all[m.ID] = m
+	s.history.wg.Go(func() {
+		defer close(m.done)
+		s.mends.reading.Lock()
+		defer s.mends.reading.Unlock()
+		m.err = s.readMend(s.history.life, m)
+	})
+	return m
 }
 
 // forget forgets what could not be read.
@@ -138,7 +179,7 @@ func (a *mends) forget() {
 		select {
 		case <-m.done:
 			if m.err != nil {
-				delete(a.all, id)
+				a.end(id)
 			}
 		default:
 		}
@@ -198,15 +239,27 @@ func joinValues(values [][]byte) string {
 	return string(b)
 }
 
-// mendsRead puts the rows into the log that a transaction's messages say were read, as changes of it.
-func (s *Source) mendsRead(ctx context.Context, ids []string, o *origin) error {
-	for _, id := range ids {
-		m := s.mends.all[id]
-		if m == nil {
-			continue // of another process
+// mendsRead returns the rows, as changes of a transaction, that its messages say were read: by this process, or by another one of
+// which a part was lost, before this one began to read the log.
+func (s *Source) mendsRead(ctx context.Context, requests []string, o *origin) error {
+	for _, text := range requests {
+		r := s.mendOf(mendedPrefix, text)
+		if r == nil || s.mends.over[r.ID] {
+			continue
 		}
-		delete(s.mends.all, id)
-		<-m.done
+		m := s.mends.all[r.ID]
+		if m == nil && o.end <= s.server.flushed {
+			m = s.beginMend(r, text)
+		}
+		if m == nil {
+			continue
+		}
+		select {
+		case <-m.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		s.mends.end(r.ID)
 		if err := s.replace(ctx, m, o); err != nil {
 			return err
 		}
@@ -310,7 +363,7 @@ func (s *Source) readMend(ctx context.Context, m *mend) (err error) {
 	if _, err := conn.Exec(ctx, "commit").ReadAll(); err != nil {
 		return err
 	}
-	return emit(ctx, conn, mendedPrefix, m.id)
+	return emit(ctx, conn, mendedPrefix, m.text)
 }
 
 // mendTable is the table as the catalog has it.
@@ -360,16 +413,19 @@ func (m *mend) read(ctx context.Context, conn *pgconn.PgConn) error {
 	return results.Close()
 }
 
-// take takes what was read of a key: its number, whether there is a row, the key, and the row.
+// take takes what was read of a key: its number, the mark of its row, the key, and the row.
 func (m *mend) take(values [][]byte) {
 	at := number(values[0])
 	r := mendRow{held: m.Keys[at].Held}
+	if mark := m.Keys[at].Mark; mark != 0 && values[1] != nil && uint64(number(values[1])) != mark {
+		return
+	}
 	copied := make([][]byte, len(values)-2)
 	for i, v := range values[2:] {
 		copied[i] = slices.Clone(v)
 	}
 	r.key = copied[:len(m.Columns)]
-	if values[1][0] == 't' {
+	if values[1] != nil {
 		r.values = copied[len(m.Columns):]
 	}
 	m.rows = append(m.rows, r)
@@ -410,7 +466,7 @@ func (m *mend) query(ctx context.Context, conn *pgconn.PgConn) (string, error) {
 		m.names = append(m.names, c.Name)
 		columns += ", t." + quoteName(c.Name)
 	}
-	return fmt.Sprintf("select freshet_n, t.tableoid is not null%[1]s%[2]s from (values %[3]s) freshet_keys(freshet_n%[1]s) "+
+	return fmt.Sprintf("select freshet_n, t.xmin%[1]s%[2]s from (values %[3]s) freshet_keys(freshet_n%[1]s) "+
 		"left join %[4]s t on true%[5]s", names.String(), columns, keys.String(), m.table.from(), same.String()), nil
 }
 
@@ -423,7 +479,7 @@ func (r *Original) Mend(ctx context.Context, keys []MendKey) error {
 			Msg: "PostgreSQL before 14 cannot ask a pipeline to read rows again", Fix: "load the table again"}
 	}
 	for part := range slices.Chunk(keys, mendKeys) {
-		text, err := json.Marshal(mendRequest{Table: r.table.String(), Columns: r.key, Keys: part})
+		text, err := json.Marshal(mendRequest{ID: rand.Text(), Table: r.table.String(), Columns: r.key, Keys: part})
 		if err != nil {
 			return err
 		}

@@ -107,7 +107,7 @@ func TestMend_HoleInTheLog_TablesEqualTheSourceAgain(t *testing.T) {
 		}
 		do(t, conn, mirroredDDL+fill)
 		m := newMirror(t, address)
-		m.log = true
+		m.log, m.torn = true, true
 		m.catchUp(t)
 		m.leap(t, func() {
 			stirAll(t, address, seed, 100)()
@@ -154,6 +154,9 @@ update public.toast set big = 'in the hole' where id % 49 = 0; update public.who
 		}
 		m.catchUp(t)
 		m.check(t, "mended")
+		for table, columns := range mirrored {
+			sameRows(t, "the changes of "+table, m.playBack(t, table+"_log", columns), truth(t, conn, table, columns...))
+		}
 	})
 }
 
@@ -189,10 +192,11 @@ func TestMend_ForgedRequests_LeftOut(t *testing.T) {
 		m := newMirror(t, address)
 		m.catchUp(t)
 		end := m.running(t)
-		for _, text := range []string{"", "{}", "[]", `{"table":"public.none","columns":["id"],"keys":[{"values":["1"]}]}`,
-			`{"table":"public.keyed","columns":["nothing"],"keys":[{"values":["1"]}]}`,
-			`{"table":"public.keyed","columns":["id"],"keys":[{"values":["x'); drop table public.quiet; --"]}]}`,
-			`{"table":"public.keyed","columns":["id"],"keys":[{"values":["100"],"held":true},{"values":["99999"],"held":true}]}`} {
+		for n, text := range []string{"", "{}", "[]", `{"id":"ID","table":"public.none","columns":["id"],"keys":[{"values":["1"]}]}`,
+			`{"id":"ID","table":"public.keyed","columns":["nothing"],"keys":[{"values":["1"]}]}`,
+			`{"id":"ID","table":"public.keyed","columns":["id"],"keys":[{"values":["x'); drop table public.quiet; --"]}]}`,
+			`{"id":"ID","table":"public.keyed","columns":["id"],"keys":[{"values":["100"],"held":true},{"values":["99999"],"held":true}]}`} {
+			text = strings.Replace(text, "ID", fmt.Sprint(n), 1)
 			do(t, conn, "select pg_logical_emit_message(true, 'freshet.mend', "+quoteText(text)+"); "+
 				"select pg_logical_emit_message(true, 'freshet.mended', "+quoteText(text)+")")
 		}
@@ -245,7 +249,7 @@ func TestMend_ChangedMeanwhile_LeftOut(t *testing.T) {
 }
 
 func FuzzMendRequest(f *testing.F) {
-	f.Add([]byte(`{"table":"public.t","columns":["id"],"keys":[{"values":["1"],"held":true}]}`))
+	f.Add([]byte(`{"id":"ID","table":"public.t","columns":["id"],"keys":[{"values":["1"],"held":true}]}`))
 	f.Add([]byte(`{"columns":["a","b"],"keys":[{"values":["1"]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := parseMendRequest(b)

@@ -86,7 +86,7 @@ func (m *mirror) compare(ctx context.Context, table string, o *quality.Options, 
 			var keys []MendKey
 			var several [][]string
 			for _, d := range wrong {
-				keys = append(keys, MendKey{Values: d.Key, Held: d.Class != quality.Missing})
+				keys = append(keys, MendKey{Values: d.Key, Held: d.Class != quality.Missing, Mark: d.Mark})
 				if d.Class == quality.Duplicate {
 					several = append(several, d.Key)
 				}

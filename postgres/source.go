@@ -74,7 +74,7 @@ func NewSource(address string, o *Options) (*Source, error) {
 	s := &Source{address: address, o: o.withDefaults(), feeds: map[string]*feed{}, byOID: map[uint32]*feed{},
 		durable: map[string]int64{}, keys: map[string][]string{}, notices: make(chan notice)}
 	s.types = newTypeMap(s.o.Types)
-	s.history, s.mends.all = newHistory(s), map[string]*mend{}
+	s.history, s.mends.all, s.mends.over = newHistory(s), map[string]*mend{}, map[string]bool{}
 	return s, nil
 }
 

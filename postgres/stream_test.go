@@ -30,6 +30,7 @@ type mirror struct {
 	options Options
 	left    atomic.Int64 // calls of the stores until all fail; below 0: none does
 	log     bool         // each table has a change log beside it
+	torn    bool         // changes were missed: those that came need not find the rows that they are of
 }
 
 func newMirror(t *testing.T, address string) *mirror {

@@ -21,8 +21,12 @@ func (v *verifier) mend(ctx context.Context) error {
 	for until := time.Now().Add(v.o.Wait); len(keys) > 0 && time.Now().Before(until); {
 		if time.Since(asked) > askAgain {
 			left := make([]Difference, 0, len(keys))
-			for key := range keys {
-				left = append(left, of[key])
+			for key, c := range keys {
+				d := of[key]
+				if c.source.is {
+					d.Mark = c.source.mark()
+				}
+				left = append(left, d)
 			}
 			if err := v.o.Mend(ctx, left); err != nil {
 				return err

@@ -40,6 +40,14 @@ func (l *looked) equal(o *looked) bool {
 		slices.EqualFunc(l.rows, o.rows, func(a, b rowState) bool { return slices.Equal(a.hashes, b.hashes) })
 }
 
+// mark is that of the only row; 0: there is none.
+func (l *looked) mark() uint64 {
+	if len(l.rows) != 1 {
+		return 0
+	}
+	return l.rows[0].mark
+}
+
 // same reports whether both looks have found one and the same row.
 func (l *looked) same(o *looked) bool {
 	return l.is && o.is && len(l.rows) == 1 && len(o.rows) == 1 && l.rows[0].mark == o.rows[0].mark
@@ -110,7 +118,7 @@ func (v *verifier) decide(keys map[string]*candidate, judge func(c *candidate) (
 		if !wrong {
 			continue
 		}
-		d := Difference{Class: class, Key: splitKey(key)}
+		d := Difference{Class: class, Key: splitKey(key), Mark: c.source.mark()}
 		if class == Stale || class == Different {
 			for i, hash := range c.source.rows[0].hashes {
 				if c.table.rows[0].hashes[i] != hash {

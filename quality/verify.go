@@ -75,6 +75,7 @@ type Difference struct {
 	Class   Class
 	Key     []string // as the source writes the values
 	Columns []string // that differ, for Stale and Different
+	Mark    uint64   // of the source's row when it was last looked at; 0: there was none, or none was looked at
 }
 
 // Options tune Verify. The zero value of each field means its default.

@@ -155,7 +155,7 @@ func (p *Pipeline) verify(ctx context.Context, originals *postgres.Originals, of
 // mendKeys are the keys of differences as the source takes them, and those of which the table has several rows.
 func mendKeys(wrong []quality.Difference) (keys []postgres.MendKey, several [][]string) {
 	for _, d := range wrong {
-		keys = append(keys, postgres.MendKey{Values: d.Key, Held: d.Class != quality.Missing})
+		keys = append(keys, postgres.MendKey{Values: d.Key, Held: d.Class != quality.Missing, Mark: d.Mark})
 		if d.Class == quality.Duplicate {
 			several = append(several, d.Key)
 		}

@@ -161,7 +161,7 @@ type verifiedDifference struct {
 func verifiedRecord(v *spec.Verified) record {
 	differences := []verifiedDifference{}
 	for _, d := range v.Differences {
-		differences = append(differences, verifiedDifference(d))
+		differences = append(differences, verifiedDifference{d.Class, d.Key, d.Columns})
 	}
 	counts := map[quality.Class]int64{}
 	for _, class := range quality.Classes() {
