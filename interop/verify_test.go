@@ -244,6 +244,12 @@ insert into public.t select g, 'missed', 0 from generate_series(5001, 5010) g; u
 		if said := v.verify(0); strings.Count(said, "equals public.") != 2 {
 			t.Errorf("got %s, want that both tables equal their source", said)
 		}
+		for _, want := range []string{`source +public.t, at verify_renew\[0\]@\d+: id=5001 v=missed n=0`, `change_log +id=5001.*_change_type=insert`,
+			`versions +\d+ +\S+ +insert by`, `present +id=5001 v=missed`} {
+			if said := command(t, 0, nil, "trace", v.file, "--table", v.table("t"), "--key", "5001"); !regexp.MustCompile(want).MatchString(said) {
+				t.Errorf("got %s, want %s in it", said, want)
+			}
+		}
 		p.kill()
 		command(t, 2, nil, "pipeline", "renew", v.file, "--yes")
 	})

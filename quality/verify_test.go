@@ -299,3 +299,39 @@ func TestVerify_Sample_FindsAPart(t *testing.T) {
 		t.Errorf("found %d of 2000 with a share of 0.1, wanted about 200", n)
 	}
 }
+
+// What is wrong is mended by whoever sends it again, and looked at until it is right, while other keys change.
+func TestVerify_Mend_EachBecomesEqual(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for n := range uint64(50) {
+		w := newWorld(seed+n, 10, 30)
+		w.next += 4
+		delete(w.table, 11)
+		w.table[12] = []row{{"forged", w.next - 1}}
+		w.table[13] = append(w.table[13], row{"first", w.next - 2})
+		w.table[99] = []row{{"first", w.next - 3}}
+		asked := map[string]uint64{}
+		r := verify(t, w, &quality.Options{Wait: time.Minute, List: 2, Mend: func(_ context.Context, wrong []quality.Difference) error {
+			for _, d := range wrong {
+				id, _ := strconv.ParseInt(d.Key[0], 10, 64)
+				asked[d.Key[0]] = d.Mark
+				delete(w.table, id)
+				if is := w.source[id]; len(is) > 0 {
+					w.table[id] = []row{{is[0].value, w.next + 1}}
+				}
+				w.next += 2
+			}
+			return nil
+		}})
+		if r.Found() != 4 || r.Mended != 4 || r.More || len(r.Differences) != 2 {
+			t.Fatalf("world %d: got %v, %d mended, %d listed, wanted four, all mended, and two listed", n, r.Counts, r.Mended, len(r.Differences))
+		}
+		if asked["11"] == 0 || asked["99"] != 0 {
+			t.Errorf("world %d: got the marks %v, wanted those of the rows that the source has", n, asked)
+		}
+		if r := verify(t, w, &quality.Options{Wait: time.Minute}); !r.Equal() {
+			t.Fatalf("world %d: got %v afterwards, wanted no difference", n, r.Counts)
+		}
+	}
+}

@@ -1,9 +1,12 @@
 package spec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	freshet "github.com/freshet-io/freshet"
@@ -58,8 +61,27 @@ func (p *Pipeline) Trace(ctx context.Context, o *TraceOptions) (*Traced, error) 
 		if err != nil {
 			return nil, err
 		}
+		if t.Log != nil {
+			sortChanges(t.Log.Rows)
+		}
 	}
 	return t, p.traceQuarantine(ctx, o, t)
+}
+
+// sortChanges puts rows of a change log in the order of the source.
+func sortChanges(rows []lake.TracedRow) {
+	at := func(row lake.TracedRow, column string) (n int64) {
+		for _, v := range row {
+			if v.Column == column && v.Value != nil {
+				n, _ = strconv.ParseInt(*v.Value, 10, 64)
+			}
+		}
+		return n
+	}
+	slices.SortStableFunc(rows, func(a, b lake.TracedRow) int {
+		return cmp.Or(cmp.Compare(at(a, lake.CommitVersionColumn), at(b, lake.CommitVersionColumn)),
+			cmp.Compare(at(a, lake.OrdinalColumn), at(b, lake.OrdinalColumn)))
+	})
 }
 
 func (p *Pipeline) trail(ctx context.Context, table string, o *lake.TrailOptions) (*lake.Trail, error) {

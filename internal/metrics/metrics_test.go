@@ -44,6 +44,8 @@ func TestMetrics_Names_AreKept(t *testing.T) {
 	o.Slow("bronze.orders", "it hung")
 	o.Slow("bronze.lines", "it hung")
 	o.Slow("bronze.lines", "")
+	o.Compared(freshet.Compared{Table: "bronze.orders", Rows: 70, Classes: map[string]int64{"missing": 3, "extra": 0}, Mended: 1,
+		Took: 2 * time.Second})
 	code, body := get(t, m, "/metrics")
 	if code != http.StatusOK {
 		t.Fatalf("/metrics: status %d", code)
@@ -51,6 +53,12 @@ func TestMetrics_Names_AreKept(t *testing.T) {
 	const labels = `namespace="bronze",pipeline="orders"`
 	for _, want := range []string{
 		`freshet_source_records_total{` + labels + `,source_type="kafka"} 10`,
+		`freshet_verify_rows_total{` + labels + `,table="bronze.orders"} 70`,
+		`freshet_verify_seconds_total{` + labels + `,table="bronze.orders"} 2`,
+		`freshet_verify_mended_total{` + labels + `,table="bronze.orders"} 1`,
+		`freshet_verify_differences{class="missing",` + labels + `,table="bronze.orders"} 3`,
+		`freshet_verify_differences{class="extra",` + labels + `,table="bronze.orders"} 0`,
+		`freshet_verify_time_seconds{` + labels + `,table="bronze.orders"} `,
 		`freshet_source_bytes_total{` + labels + `,source_type="kafka"} 1000`,
 		`freshet_source_backlog_records{` + labels + `} 7`,
 		`freshet_source_lag_seconds{` + labels + `} `,
@@ -212,4 +220,19 @@ func TestTotals_Loading_RowsAndTimeLeft(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	})
+}
+
+// What differs counts until the table is compared again.
+func TestTotals_Differing_OfTheLastComparisons(t *testing.T) {
+	m := metrics.New("")
+	o := m.Observer("bronze", "orders", "postgres")
+	o.Compared(freshet.Compared{Table: "a", Classes: map[string]int64{"missing": 3, "extra": 2}, Mended: 1})
+	o.Compared(freshet.Compared{Table: "b", Classes: map[string]int64{"missing": 5}})
+	if got := m.Totals()[0].Differing; got != 9 {
+		t.Errorf("got %d rows that differ, wanted 9", got)
+	}
+	o.Compared(freshet.Compared{Table: "b", Classes: map[string]int64{"missing": 0}})
+	if got := m.Totals()[0].Differing; got != 4 {
+		t.Errorf("got %d rows that differ, wanted 4", got)
+	}
 }
