@@ -41,8 +41,11 @@ type Resync struct {
 	CopyName                   string
 	// Log is the change log beside the table, which LogName names as the pipeline does; "": there is none. See
 	// Group.SettleResync.
-	Log        store.Store
-	LogName    string
+	Log     store.Store
+	LogName string
+	// Whole says that the copy has all rows that its source had when it began to read: then all that the table could not take is
+	// settled by it, wherever it came from.
+	Whole      bool
 	EngineInfo string // names the writer in the tables' history; "": the default
 }
 
@@ -310,7 +313,7 @@ func (r *Resync) settle(ctx context.Context, q *quarantine) error {
 	defer s.release()
 	err = scanEntries(ctx, snap, &Filter{App: r.App, Table: r.Name}, func(e *Entry, _ error) bool {
 		at := entryPlace{r.App, "", e.Lane, place{e.Seq, e.Row}}
-		if first, ok := starts[e.Lane]; ok && e.Seq > first && found[at] == nil {
+		if first, ok := starts[e.Lane]; (r.Whole || ok && e.Seq > first) && found[at] == nil {
 			s.add(eventLanded, e)
 		}
 		delete(found, at)

@@ -103,9 +103,7 @@ func (r *Remains) Drop(ctx context.Context) error {
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	var faults []error
 	if r.Slot != "" {
-		_, err := query(ctx, conn, "select pg_drop_replication_slot(slot_name) from pg_catalog.pg_replication_slots where slot_name = $1",
-			r.Slot)
-		faults = append(faults, dropped("slot "+r.Slot, err))
+		faults = append(faults, dropped("slot "+r.Slot, dropSlot(ctx, conn, r.Slot)))
 	}
 	if r.Publication != "" {
 		_, err := conn.Exec(ctx, "DROP PUBLICATION IF EXISTS "+quoteName(r.Publication)).ReadAll()

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	freshet "github.com/freshet-io/freshet"
-	"github.com/freshet-io/freshet/kafka"
 	"github.com/freshet-io/freshet/lake"
 )
 
@@ -109,15 +108,16 @@ func (b *Builder) parkFailed(ctx context.Context, p *Pipeline, table string, fai
 func (p *Pipeline) KnownTable(table string) (string, error) {
 	if log := p.Target.Delta.ChangeLog.Value; p.Target.Delta.hasLog() {
 		if topic, ok, err := p.matchTable(log, table); ok && err == nil {
-			return kafka.RouteTo(log)(topic), nil
+			return p.fill(log, topic), nil
 		}
 	}
 	_, name, err := p.TopicOfTable(table)
 	return name, err
 }
 
-// SharesLanes reports whether each topic feeds several tables, so that one alone is held back only by parking.
-func (p *Pipeline) SharesLanes() bool { return p.Target.Delta.hasLog() }
+// SharesLanes reports whether a topic, or the log of a database, feeds several tables, so that one alone is held back only by
+// parking.
+func (p *Pipeline) SharesLanes() bool { return p.Source.Postgres != nil || p.Target.Delta.hasLog() }
 
 // Parked returns what waits for a table of the pipeline, or for one of its change logs.
 func (p *Pipeline) Parked(ctx context.Context, table string) (*lake.Parked, error) {
@@ -132,10 +132,13 @@ func (p *Pipeline) Parked(ctx context.Context, table string) (*lake.Parked, erro
 	return lake.ReadParked(ctx, parked, main, p.App)
 }
 
-// Tables are the tables of the pipeline, change logs among them, as far as their names are known: of a pattern of topics
-// they are not.
+// Tables are the tables of the pipeline, change logs among them, as far as their names are known: of a pattern of topics, or of
+// tables of a database, they are not.
 func (p *Pipeline) Tables() []string {
 	topics := texts(p.kafka().Topics)
+	if p.Source.Postgres != nil {
+		topics = p.namedTables()
+	}
 	if !strings.Contains(p.TargetTable(), p.hole()) {
 		topics = []string{""}
 	}
@@ -143,7 +146,7 @@ func (p *Pipeline) Tables() []string {
 	for _, topic := range topics {
 		for _, pattern := range []string{p.TargetTable(), p.Target.Delta.ChangeLog.Value} {
 			if pattern != "" && pattern != feed {
-				all = append(all, kafka.RouteTo(pattern)(topic))
+				all = append(all, p.fill(pattern, topic))
 			}
 		}
 	}

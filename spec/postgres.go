@@ -69,6 +69,7 @@ type History struct {
 	ChunkRows     int64
 	RowsPerSecond int64
 	MaxAge        time.Duration
+	Added         string
 }
 
 func (h *History) shape() shape {
@@ -82,6 +83,8 @@ func (h *History) shape() shape {
 			is: whole(&h.RowsPerSecond, 1)},
 		{name: "max_age", doc: "How long one transaction may last: tables without a usable key are read in one. Default: 1h.",
 			is: duration(&h.MaxAge)},
+		{name: "added", doc: "What rows that were there get in a column that was added. read: what they have in it; the table is read " +
+			"again for that. null: nothing. Default: read.", is: word(&h.Added, "read", "null")},
 	}}
 }
 
@@ -101,7 +104,8 @@ func (p *Pipeline) postgresOptions() *postgres.Options {
 	s := p.Source.Postgres
 	o := &postgres.Options{Slot: p.slot(), Publication: s.Publication, Tables: texts(s.Tables),
 		History: postgres.History{Skip: s.History.Load == "none", Address: s.History.URL.Reveal(), Parallel: int(s.History.Parallel),
-			ChunkRows: s.History.ChunkRows, RowsPerSecond: s.History.RowsPerSecond, MaxAge: s.History.MaxAge},
+			ChunkRows: s.History.ChunkRows, RowsPerSecond: s.History.RowsPerSecond, MaxAge: s.History.MaxAge,
+			NoFill: s.History.Added == "null" || !p.takesRowsAgain()},
 		DDL: s.DDL.policies(), TableDDL: map[string]postgres.DDL{}, MemoryBytes: s.Memory,
 		SpillDir: p.Project.path(s.SpillDir.Value), LogDisk: s.LogDisk,
 		Types: postgres.Types{Numeric: s.Numeric, Beyond: s.Beyond, Columns: map[string]string{}}, Table: p.tableOf}
@@ -122,6 +126,12 @@ func (p *Pipeline) postgresOptions() *postgres.Options {
 func (p *Pipeline) empties() bool {
 	t := p.Target.Delta
 	return t.Mode == "append" && t.Dedupe == nil || t.Mode == "mirror" && (t.Deletes == "" || t.Deletes == "hard")
+}
+
+// takesRowsAgain reports whether a row may come again, as it is: where rows are ordered by their values it would count as late.
+func (p *Pipeline) takesRowsAgain() bool {
+	t := p.Target.Delta
+	return t == nil || len(t.SequenceBy) == 0 && t.Dedupe == nil
 }
 
 // DDL says what follows changes of tables in the source: apply, keep or fail.
@@ -169,6 +179,37 @@ func (p *Pipeline) tableOf(schema, name string) string {
 	return strings.NewReplacer("{schema}", clean(schema), "{table}", clean(name)).Replace(p.TargetTable())
 }
 
+// mayRead reports whether a table that the pipeline reads may have this in the name of its Delta table in the place of {schema} and
+// {table}.
+func (p *Pipeline) mayRead(filled string) bool {
+	patterns := texts(p.Source.Postgres.Tables)
+	if len(patterns) == 0 {
+		patterns = []string{"*.*"}
+	}
+	expression := func(part string) string {
+		if part == "*" {
+			return "[A-Za-z0-9_-]+"
+		}
+		return notInTable.ReplaceAllString(part, "_")
+	}
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		schema, table, _ := strings.Cut(pattern, ".")
+		holes := strings.NewReplacer(`\{schema\}`, expression(schema), `\{table\}`, expression(table))
+		is, err := regexp.MatchString("^"+holes.Replace(regexp.QuoteMeta(p.hole()))+"$", filled)
+		return err == nil && is
+	})
+}
+
+// namedTables are what stands for {schema} and {table} in the names of those tables that the file names.
+func (p *Pipeline) namedTables() (all []string) {
+	for _, pattern := range texts(p.Source.Postgres.Tables) {
+		if schema, table, both := strings.Cut(pattern, "."); both && !strings.Contains(pattern, "*") {
+			all = append(all, p.topicOf(p.tableOf(schema, table)))
+		}
+	}
+	return all
+}
+
 // checkPostgres finds what is wrong with a PostgreSQL source.
 func (p *Pipeline) checkPostgres(r *reader) {
 	s := p.Source.Postgres
@@ -213,12 +254,15 @@ func (p *Pipeline) Slot(ctx context.Context, over time.Duration) (*postgres.Slot
 }
 
 // Remains are what the pipeline has on its PostgreSQL server: they stay there when it is given up, until they are dropped. Errors: those
-// of postgres.FindRemains; CodeUnavailable for another source.
+// of postgres.FindRemains; CodeUnavailable for another source; CodeUsage while a table is being loaded again.
 func (p *Pipeline) Remains(ctx context.Context) (*postgres.Remains, error) {
 	if p.Source.Postgres == nil {
 		return nil, &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput, Place: p.File,
 			Msg: "the pipeline keeps nothing at its origin that would be in the way: only PostgreSQL has slots",
 			Fix: "delete the file; the consumer group is forgotten by the broker"}
+	}
+	if err := p.notLoading(ctx); err != nil {
+		return nil, err
 	}
 	return postgres.FindRemains(ctx, p.Source.Postgres.URL.Reveal(), p.postgresOptions(), func(table string, log freshet.Lane) (bool, error) {
 		return p.holds(ctx, table, log)

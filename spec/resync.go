@@ -16,7 +16,8 @@ import (
 type ResyncOptions struct {
 	By  string // who wants it
 	Why string // noted in the table's history
-	// FromKept takes topics that no longer have their beginning from where they begin now. Default: that is an error.
+	// FromKept takes topics that no longer have their beginning from where they begin now, and databases, which have rows as they
+	// are now alone, for tables that hold more. Default: that is an error.
 	FromKept bool
 }
 
@@ -30,13 +31,16 @@ type Resynced struct {
 // maxRounds is how often a copy may catch up with a table that goes on.
 const maxRounds = 20
 
-// Resync loads a table of the pipeline again from the beginning of its topics, while readers have it as it is: a copy grows
-// in a folder of its own, and takes its place in one commit. Processes that run the pipeline hold the table back meanwhile.
-// Killed and begun again it goes on where it was. Errors: *freshet.Error; CodeGap for a topic that no longer has its
-// beginning.
+// Resync loads a table of the pipeline again, from the beginning of its topics or from the rows that its database has, while
+// readers have it as it is: a copy grows in a folder of its own, and takes its place in one commit. Processes that run the
+// pipeline hold the table back meanwhile. Killed and begun again it goes on where it was. Errors: *freshet.Error; CodeGap for a
+// topic that no longer has its beginning, and for a table that tells more than the rows that a database has now.
 func (b *Builder) Resync(ctx context.Context, p *Pipeline, table string, o *ResyncOptions) (*Resynced, error) {
 	topic, name, err := p.TopicOfTable(table)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.loadable(name, o.FromKept); err != nil {
 		return nil, err
 	}
 	main, err := p.Project.OpenTable(ctx, name)
@@ -61,12 +65,12 @@ func (b *Builder) Resync(ctx context.Context, p *Pipeline, table string, o *Resy
 	if err != nil {
 		return nil, err
 	}
-	r, copied, err := p.resync(ctx, topic, name, *said.Tables[name].Resync)
+	r, err := p.resync(ctx, topic, name, *said.Tables[name].Resync)
 	if err != nil {
 		return nil, err
 	}
 	r.EngineInfo = b.opts.EngineInfo
-	done, err := b.load(ctx, p, copied, r, o)
+	done, err := b.load(ctx, p, r, o)
 	var gap *freshet.Error
 	if errors.As(err, &gap) && gap.Code == freshet.CodeGap {
 		// A copy with a hole can never take the table's place: the table goes on as it is.
@@ -83,9 +87,10 @@ func (b *Builder) Resync(ctx context.Context, p *Pipeline, table string, o *Resy
 
 // settleResync brings to a copy that was swapped in what stands beside the table: its change log, unless people hold that back,
 // and its quarantine.
-func (b *Builder) settleResync(ctx context.Context, p *Pipeline, r *lake.Resync, said *lake.Control) error {
+func (b *Builder) settleResync(ctx context.Context, p *Pipeline, r *resyncing, said *lake.Control) error {
 	if r.LogName != "" {
 		opts := b.targetOptions(p, freshet.Observer{})
+		opts.Key.Of = r.keyOf(p)
 		opts.Upkeep, opts.Cuts = nil, nil
 		opts.Park = &lake.ParkOptions{Held: map[string]bool{r.LogName: said.Tables[r.LogName].Paused != nil}}
 		open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
@@ -117,14 +122,16 @@ func (b *Builder) CancelResync(ctx context.Context, p *Pipeline, table string) e
 		return &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Place: name,
 			Msg: "the table is not being loaded again"}
 	}
-	r, _, err := p.resync(ctx, topic, name, *plan)
+	r, err := p.resync(ctx, topic, name, *plan)
 	if err != nil {
 		return err
 	}
 	r.EngineInfo = b.opts.EngineInfo
 	swapped, err := r.Swapped(ctx)
 	if err == nil && swapped {
-		err = b.settleResync(ctx, p, r, said)
+		if err = r.learn(ctx, p); err == nil {
+			err = b.settleResync(ctx, p, r, said)
+		}
 	}
 	if err != nil {
 		return err
@@ -133,8 +140,11 @@ func (b *Builder) CancelResync(ctx context.Context, p *Pipeline, table string) e
 }
 
 // endResync deletes what is left of the copy, and lets the table go on.
-func (p *Pipeline) endResync(ctx context.Context, r *lake.Resync) error {
+func (p *Pipeline) endResync(ctx context.Context, r *resyncing) error {
 	if err := r.Drop(ctx, p.Project.Path(p.Target.Delta.IndexDir.Value)); err != nil {
+		return err
+	}
+	if err := r.dropSlot(ctx); err != nil {
 		return err
 	}
 	control, err := p.OpenControl(ctx)
@@ -150,18 +160,49 @@ func (p *Pipeline) endResync(ctx context.Context, r *lake.Resync) error {
 	return err
 }
 
-// resync is what loads a table again, and the pipeline that writes the copy.
-func (p *Pipeline) resync(ctx context.Context, topic, name string, plan lake.ResyncPlan) (*lake.Resync, *Pipeline, error) {
-	if err := p.onlyKafka("loading a table again"); err != nil {
-		return nil, nil, err
-	}
+// resyncing is a table that is loaded again, and the pipeline that writes the copy.
+type resyncing struct {
+	*lake.Resync
+	copied *Pipeline
+	key    []string // of the table in its database, once learn has asked
+}
+
+// resync is what loads a table again.
+func (p *Pipeline) resync(ctx context.Context, topic, name string, plan lake.ResyncPlan) (*resyncing, error) {
 	base, err := p.Project.TableURL(name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	url := strings.TrimRight(base, "/") + "/" + plan.Folder
-	copied, k, t := *p, *p.Source.Kafka, *p.Target.Delta
-	k.Group, k.InstanceID, k.ForgetGroup = p.App+"-"+plan.Folder, "", true
+	copied, t := *p, *p.Target.Delta
+	t.Table, t.Path, t.ChangeLog, t.Cuts = Text{}, Text{Value: url}, Text{}, Text{Value: "false"}
+	copied.Target.Delta, copied.Quarantine.Table = &t, Text{}
+	copied.Trigger, copied.Days = "once", Days{}
+	r := &resyncing{Resync: &lake.Resync{App: p.App, Plan: plan, Name: name, CopyName: url}, copied: &copied}
+	if p.Source.Postgres != nil {
+		copied.Source.Postgres, r.Whole = p.copyDatabase(plan.Number), true
+	} else {
+		copied.Source.Kafka = p.copyTopic(topic, plan.Folder)
+	}
+	if p.Target.Delta.hasLog() {
+		r.LogName = p.changeLogOf(name)
+		if r.Log, err = p.Project.OpenTable(ctx, r.LogName); err != nil {
+			return nil, err
+		}
+	}
+	for table, into := range map[string]*store.Store{name: &r.Main, url: &r.Copy, p.quarantineOf(name): &r.Quarantine,
+		lake.QuarantineName(url): &r.CopyQuarantine} {
+		if *into, err = p.Project.OpenTable(ctx, table); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// copyTopic is how a copy reads its topic, or all of them.
+func (p *Pipeline) copyTopic(topic, folder string) *Kafka {
+	k := *p.Source.Kafka
+	k.Group, k.InstanceID, k.ForgetGroup = p.App+"-"+folder, "", true
 	if k.SessionTimeout == 0 {
 		k.SessionTimeout = copySession
 	}
@@ -171,23 +212,7 @@ func (p *Pipeline) resync(ctx context.Context, topic, name string, plan lake.Res
 	if topic != "" {
 		k.Topics, k.Pattern = []Text{{Value: topic}}, Text{}
 	}
-	t.Table, t.Path, t.ChangeLog, t.Cuts = Text{}, Text{Value: url}, Text{}, Text{Value: "false"}
-	copied.Source.Kafka, copied.Target.Delta, copied.Quarantine.Table = &k, &t, Text{}
-	copied.Trigger, copied.Days = "once", Days{}
-	r := &lake.Resync{App: p.App, Plan: plan, Name: name, CopyName: url}
-	if p.Target.Delta.hasLog() {
-		r.LogName = p.changeLogOf(name)
-		if r.Log, err = p.Project.OpenTable(ctx, r.LogName); err != nil {
-			return nil, nil, err
-		}
-	}
-	for table, into := range map[string]*store.Store{name: &r.Main, url: &r.Copy, p.quarantineOf(name): &r.Quarantine,
-		lake.QuarantineName(url): &r.CopyQuarantine} {
-		if *into, err = p.Project.OpenTable(ctx, table); err != nil {
-			return nil, nil, err
-		}
-	}
-	return r, &copied, nil
+	return &k
 }
 
 // copySession is how long a copy's group waits for a member that was killed: only who runs the command anew waits for that.
@@ -204,7 +229,10 @@ func loadedElsewhere(table string, err error) error {
 }
 
 // load has the copy catch up and swaps it in.
-func (b *Builder) load(ctx context.Context, p, copied *Pipeline, r *lake.Resync, o *ResyncOptions) (*Resynced, error) {
+func (b *Builder) load(ctx context.Context, p *Pipeline, r *resyncing, o *ResyncOptions) (*Resynced, error) {
+	if err := r.learn(ctx, p); err != nil {
+		return nil, err
+	}
 	if err := r.Prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -220,11 +248,11 @@ func (b *Builder) load(ctx context.Context, p, copied *Pipeline, r *lake.Resync,
 				Msg: fmt.Sprintf("the copy did not catch up in %d rounds", maxRounds),
 				Fix: "stop what still writes to the table as app " + p.App + ", and run this again: it goes on where it was"}
 		}
-		pipe, e := b.build(ctx, copied, obs, reading{whole: !o.FromKept})
+		pipe, e := b.build(ctx, r.copied, obs, reading{whole: !o.FromKept})
 		if e != nil {
 			return nil, e
 		}
-		pipe.Target = b.copyTarget(ctx, p, copied, r.Name, obs)
+		pipe.Target = b.copyTarget(ctx, p, r, obs)
 		if err := pipe.Run(ctx); err != nil {
 			return nil, loadedElsewhere(r.Name, err)
 		}
@@ -244,16 +272,14 @@ func (b *Builder) load(ctx context.Context, p, copied *Pipeline, r *lake.Resync,
 
 // copyTarget is the target of the copy of a table. Tombstones are facts about the source: the copy knows those of the table,
 // and adds to them.
-func (b *Builder) copyTarget(ctx context.Context, p, copied *Pipeline, name string, obs freshet.Observer) freshet.Target {
-	opts := b.targetOptions(copied, obs)
+func (b *Builder) copyTarget(ctx context.Context, p *Pipeline, r *resyncing, obs freshet.Observer) freshet.Target {
+	opts := b.targetOptions(r.copied, obs)
 	tombstones := opts.Key.Tombstones.Table
 	if tombstones == nil {
 		tombstones = lake.TombstonesName
 	}
-	opts.Key.Tombstones.Table = func(string) string { return tombstones(name) }
-	if of := p.keyOf(); of != nil {
-		opts.Key.Of = func(string) []string { return of(name) }
-	}
+	opts.Key.Tombstones.Table = func(string) string { return tombstones(r.Name) }
+	opts.Key.Of = r.keyOf(p)
 	opts.ManyOrigins, opts.Upkeep, opts.PartitionBy = p.manyOrigins(), nil, nil
 	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
 	return lake.NewTarget(open, p.App, opts)

@@ -53,7 +53,8 @@ func (p *Pipeline) OpenControl(ctx context.Context) (store.Store, error) {
 }
 
 // TopicOfTable is the topic whose records go to a table of the pipeline, "" where all go to the only one, and the name under
-// which the pipeline knows the table. Errors: *freshet.Error for a table that is none of its.
+// which the pipeline knows the table; of a database, what stands for the table in that name. Errors: *freshet.Error for a table
+// that is none of its.
 func (p *Pipeline) TopicOfTable(table string) (topic, name string, err error) {
 	target := p.TargetTable()
 	topic, found, err := p.matchTable(target, table)
@@ -61,15 +62,15 @@ func (p *Pipeline) TopicOfTable(table string) (topic, name string, err error) {
 		return "", "", err
 	}
 	if found {
-		return topic, kafka.RouteTo(target)(topic), nil
+		return topic, p.fill(target, topic), nil
 	}
 	return "", "", &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Place: p.FullName(),
 		Msg: fmt.Sprintf("the pipeline writes to %s, and its records to no table %s of their own", target, table),
-		Fix: "name a table that takes a topic of its own; what one partition feeds goes on, or waits, together"}
+		Fix: "name a table that takes a topic, or a table of the database, of its own; what one partition feeds goes on, or waits, together"}
 }
 
-// matchTable reports whether the table is one of the pattern, in which {topic} may stand, and of which topic that the pipeline
-// reads: "" where all go to the only one.
+// matchTable reports whether the table is one of the pattern, in which {topic} may stand, or {schema} and {table}, and of which
+// topic that the pipeline reads, or what stands for them: "" where all go to the only one.
 func (p *Pipeline) matchTable(pattern, table string) (topic string, ok bool, err error) {
 	const mark = "FRESHETTOPIC"
 	wanted, err := p.Project.TableURL(table)
@@ -89,8 +90,11 @@ func (p *Pipeline) matchTable(pattern, table string) (topic string, ok bool, err
 	return topic, starts && ends && topic != "" && p.reads(topic), nil
 }
 
-// reads reports whether the pipeline reads the topic.
+// reads reports whether the pipeline reads the topic, or may read a table of a database that is called so in the lake.
 func (p *Pipeline) reads(topic string) bool {
+	if p.Source.Postgres != nil {
+		return p.mayRead(topic)
+	}
 	k := p.kafka()
 	for _, t := range k.Topics {
 		if t.Value == topic {
@@ -141,9 +145,9 @@ func (p *Pipeline) held(c *lake.Control) held {
 		default:
 			continue
 		}
-		if t.Resync == nil && t.Paused.Park {
+		if p.Source.Postgres != nil || t.Resync == nil && t.Paused.Park { // all tables of a database share its log
 			if name, err := p.KnownTable(table); err == nil {
-				h.parked = append(h.parked, name)
+				h.parked = append(h.parked, p.heldWith(name, t.Resync != nil)...)
 				whys = append(whys, name+" "+why+" (its changes are parked)")
 			}
 			continue
@@ -164,12 +168,21 @@ func (p *Pipeline) held(c *lake.Control) held {
 	sort.Strings(h.topics)
 	sort.Strings(h.tables)
 	sort.Strings(h.parked)
+	h.parked = slices.Compact(h.parked)
 	sort.Strings(whys)
 	h.why = strings.Join(whys, "; ")
 	if names := p.kafka().Topics; h.all == "" && len(names) > 0 && len(h.topics) >= len(names) {
 		h.all = h.why
 	}
 	return h
+}
+
+// heldWith is a table with what is held back as long as it is: while it is loaded again, its change log.
+func (p *Pipeline) heldWith(table string, resync bool) []string {
+	if resync && p.Target.Delta.hasLog() {
+		return []string{table, p.changeLogOf(table)}
+	}
+	return []string{table}
 }
 
 // bounded reports whether a run ends by itself.

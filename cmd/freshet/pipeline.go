@@ -209,7 +209,7 @@ func parkedLines(ctx context.Context, p *spec.Pipeline, said *lake.Control) (lin
 			line += " since " + w.Oldest.UTC().Format(time.RFC3339)
 		}
 		if !w.Over.IsZero() {
-			line += "; more than max_lag since " + w.Over.Format(time.RFC3339) + ": what came after must come from the topic, " +
+			line += "; more than max_lag since " + w.Over.Format(time.RFC3339) + ": what came after must come from the source, " +
 				"or be loaded again by `freshet pipeline resync`"
 		}
 		lines = append(lines, line)
@@ -251,8 +251,11 @@ func (c *cli) pipelinePause() *cobra.Command {
 processes stay, and say that they are paused, by whom, since when and why. A run with --until-caught-up ends instead.
 
 --table pauses one table; the others go on. A table with a topic of its own is not read: what it does not read stays in the
-topic, whose retention is to be minded. With --park, and always of a table with a change log or of the change log, its
-changes are read and parked beside it, in TABLE_parked, up to max_lag; "resume" takes them up.`,
+topic, whose retention is to be minded. With --park, and always of a table of a database, and of one with a change log or of
+the change log, its changes are read and parked beside it, in TABLE_parked, up to max_lag; "resume" takes them up. So the
+replication slot of a database goes on.
+
+A pipeline of a database that is paused as a whole leaves its slot where it is: the server keeps its log meanwhile.`,
 		Example: `  freshet pipeline pause silver.accounts --why 'migration of the lake'
   freshet pipeline pause pipelines/mirror.yaml --table bronze.orders`,
 		Args: args(1, 1, "one PIPELINE"),
@@ -350,14 +353,16 @@ func (c *cli) pipelineResync() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resync PIPELINE",
 		Short: "Load a table again from the beginning, and swap it in whole",
-		Long: `Load a pipeline's table again from the beginning of its topics, in this process. Readers have the table as it is, until a
-whole copy takes its place in one commit; older versions can be read until vacuum. Processes that run the pipeline hold
-the table back meanwhile, and go on from where the copy is.
+		Long: `Load a pipeline's table again, in this process: from the beginning of its topics, or from the rows that its database has,
+by a replication slot that is dropped at the end. Readers have the table as it is, until a whole copy takes its place in one
+commit; older versions can be read until vacuum. Processes that run the pipeline hold the table back meanwhile, and go on from
+where the copy is.
 
 Killed, it goes on where it was when it is run again; --cancel gives up and deletes what was read.
 
-A topic whose beginning retention has removed is an error: rows that only those records tell of would be missing.
---from-earliest-kept says that this is all right.`,
+A topic whose beginning retention has removed is an error: rows that only those records tell of would be missing. So is a
+table of a database that holds more than the rows of now: changes (mode append), a history (scd2), rows that are deleted in
+the source. --from-earliest-kept says that this is all right.`,
 		Example: `  freshet pipeline resync silver.accounts --why 'a step was wrong'
   freshet pipeline resync pipelines/mirror.yaml --table bronze.orders --yes
   freshet pipeline resync silver.accounts --cancel`,
@@ -375,8 +380,8 @@ A topic whose beginning retention has removed is an error: rows that only those 
 			} else {
 				table = tableArgument(table)
 			}
-			if strings.Contains(table, "{topic}") {
-				return usageError("the pipeline writes a table a topic", "name one with --table")
+			if strings.Contains(table, "{") {
+				return usageError("the pipeline writes several tables: "+table, "name one with --table")
 			}
 			r := c.newRunner(runFlags{progress: progress, shutdownTimeout: 30 * time.Second})
 			defer r.close()
@@ -394,7 +399,7 @@ A topic whose beginning retention has removed is an error: rows that only those 
 	f := cmd.Flags()
 	f.StringVar(&table, "table", "", "the table (default: the only one)")
 	f.StringVar(&o.Why, "why", "", "noted in the table's history")
-	f.BoolVar(&o.FromKept, "from-earliest-kept", false, "topics that lost their beginning are read from where they begin now")
+	f.BoolVar(&o.FromKept, "from-earliest-kept", false, "what the source tells no more may be missing")
 	f.BoolVar(&cancel, "cancel", false, "give up, and delete what was read")
 	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
 	f.StringVar(&progress, "progress", "auto", "auto, bar, plain, json or off")
