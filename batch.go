@@ -50,6 +50,10 @@ type Batch struct {
 	Covered   []int64
 	CoveredBy Lane
 
+	// Behind is where the rows stand among the changes of several lanes, for whoever puts these in order: behind a seq of another
+	// lane. nil: each at its own seq.
+	Behind *Place
+
 	Rejects []Reject // records that could not be taken, by seq
 
 	// Unfinished says that there is more of Last, the only seq that the batch has: in the lane's next batch, whose After and
@@ -70,6 +74,12 @@ type Batch struct {
 	ReadAt time.Time // when the first of its records was received
 
 	free func()
+}
+
+// Place is a seq of a lane.
+type Place struct {
+	Lane Lane
+	Seq  int64
 }
 
 // Stamp is what an origin tells of a change beside its row: the same on every replay.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"strings"
 
 	"github.com/freshet-io/freshet/store"
 )
@@ -13,7 +14,30 @@ import (
 //	_freshet/marks-<app>/<name>
 //
 // each put if absent, so that of several processes each goes by what another was first with.
-func (t *table) bookmarks() string { return "_freshet/marks-" + url.PathEscape(t.a.app) + "/" }
+func (t *table) bookmarks() string { return bookmarksOf(t.a.app) }
+
+func bookmarksOf(app string) string { return "_freshet/marks-" + url.PathEscape(app) + "/" }
+
+// carryBookmarks has a table keep what another one does, but for bookmarks of histories: it holds these whole.
+func carryBookmarks(ctx context.Context, from, to store.Store, app string) error {
+	folder := bookmarksOf(app)
+	for o, err := range from.List(ctx, folder, "") {
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(o.Key, folder+"history/") {
+			continue
+		}
+		mark, err := from.Get(ctx, o.Key)
+		if err != nil {
+			return err
+		}
+		if err := to.Put(ctx, o.Key, mark); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Bookmark keeps mark under the name, unless one is kept already, and returns the one that is.
 func (a *Target) Bookmark(ctx context.Context, table, name string, mark []byte) ([]byte, error) {

@@ -45,7 +45,12 @@ func newCauses(b *freshet.Batch) *causes {
 	for _, f := range b.Rows.Schema().Fields() {
 		c.names = append(c.names, f.Name)
 	}
-	c.place = func(row int) (freshet.Lane, int64) { return b.Lane, b.Seqs[row] }
+	c.place = func(row int) (freshet.Lane, int64) {
+		if at := b.Behind; at != nil {
+			return at.Lane, at.Seq
+		}
+		return b.Lane, b.Seqs[row]
+	}
 	for i, place := range b.Places {
 		c.nth[i] = int64(place)
 	}

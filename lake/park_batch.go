@@ -3,6 +3,7 @@ package lake
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -21,7 +22,7 @@ import (
 // A parked batch is two Arrow streams of one record batch each, with a checksum, so that it comes back as it was, whatever
 // its types:
 //
-//	rows      the batch's columns, then those of recordFields and changeFields
+//	rows      the batch's columns, then those of recordFields and changeFields; with Batch.Behind as metadata, where there is one
 //	rejects   recordFields and rejectFields; none where there are no rejects
 //
 // The columns of a batch are told from ours by their number.
@@ -72,10 +73,38 @@ func encodeRows(b *freshet.Batch) ([]byte, error) {
 	}
 	ours := rb.NewRecordBatch()
 	defer ours.Release()
-	schema := arrow.NewSchema(append(slices.Clone(b.Rows.Schema().Fields()), more...), nil)
+	behind, err := encodeBehind(b.Behind)
+	if err != nil {
+		return nil, err
+	}
+	schema := arrow.NewSchema(append(slices.Clone(b.Rows.Schema().Fields()), more...), behind)
 	whole := array.NewRecordBatch(schema, append(slices.Clone(b.Rows.Columns()), ours.Columns()...), int64(b.NumRows()))
 	defer whole.Release()
 	return toStream(whole)
+}
+
+// behindKey is what the metadata calls Batch.Behind, which is JSON in it.
+const behindKey = "behind"
+
+func encodeBehind(at *freshet.Place) (*arrow.Metadata, error) {
+	if at == nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(at)
+	meta := arrow.NewMetadata([]string{behindKey}, []string{string(text)})
+	return &meta, err
+}
+
+func decodeBehind(meta arrow.Metadata) (*freshet.Place, error) {
+	text, ok := meta.GetValue(behindKey)
+	if !ok {
+		return nil, nil
+	}
+	at := &freshet.Place{}
+	if err := json.Unmarshal([]byte(text), at); err != nil {
+		return nil, fmt.Errorf("found %.100q, wanted a place: %w", text, err)
+	}
+	return at, nil
 }
 
 // encodeRejects are the rejects of the batch; nil when it has none.
@@ -244,6 +273,11 @@ func decodeRows(data []byte, b *freshet.Batch) error {
 				panic("what is known of some rows is missing of others")
 			}
 		}
+		behind, err := decodeBehind(rec.Schema().Metadata())
+		if err != nil {
+			panic(err)
+		}
+		b.Behind = behind
 		b.Rows = array.NewRecordBatch(arrow.NewSchema(rec.Schema().Fields()[:first], nil), rec.Columns()[:first], int64(n))
 	})
 }

@@ -278,10 +278,13 @@ func (r *Resync) progress(main, copied *delta.Snapshot) (txns, error) {
 }
 
 // Settle brings the table's quarantine to what the copy found: what it could take that the table could not is closed, and
-// what it could not take is there. Done twice it changes nothing, and once Drop has begun, neither.
+// what it could not take is there. What the copy's source has noted with it holds for the table. Done twice it changes nothing, and once Drop has begun, neither.
 func (r *Resync) Settle(ctx context.Context) error {
 	if _, err := openTable(ctx, r.Copy, ""); errors.Is(err, delta.ErrNoTable) || errors.Is(err, delta.ErrCorrupt) {
 		return nil
+	}
+	if err := carryBookmarks(ctx, r.Copy, r.Main, r.App); err != nil {
+		return explain(r.Name, err)
 	}
 	q := newQuarantine(r.Quarantine.URL(), r.Quarantine, r.EngineInfo)
 	for range maxRaces {

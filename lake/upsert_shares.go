@@ -207,7 +207,8 @@ func (s *shares) hash(keys []arrow.Array) (rows []int32, hashes []keyindex.Finge
 
 // rowsOfBatch are some rows of a batch, in their order, of these kinds.
 func rowsOfBatch(b *freshet.Batch, kinds []freshet.Kind, rows []int32) *freshet.Batch {
-	some := &freshet.Batch{Lane: b.Lane, ReadAt: b.ReadAt, Rows: expr.TakeBatch(b.Rows, expr.SpansOf(rows)), Kinds: these(kinds, rows),
+	some := &freshet.Batch{Lane: b.Lane, Behind: b.Behind, ReadAt: b.ReadAt, Kinds: these(kinds, rows),
+		Rows: expr.TakeBatch(b.Rows, expr.SpansOf(rows)),
 		Seqs: these(b.Seqs, rows), Stamps: these(b.Stamps, rows), Places: these(b.Places, rows), Records: these(b.Records, rows)}
 	columns := int(b.Rows.NumCols())
 	for n, row := range rows {

@@ -43,9 +43,7 @@ func (s *Source) Rewind(ctx context.Context, table string) error {
 		}
 		f.drop()
 		f.skip, s.again = true, true
-		if f.load != nil {
-			f.load.reset()
-		}
+		s.history.reopen(f)
 		s.ready = slices.DeleteFunc(s.ready, func(b *freshet.Batch) bool {
 			if b.Table == table {
 				b.Release()

@@ -181,7 +181,8 @@ select a.attrelid, a.attname, a.atttypid, a.atttypmod, a.attnotnull, a.attgenera
   coalesce((select array_position(i.indkey::int2[], a.attnum) from pg_catalog.pg_index i
     where i.indrelid = a.attrelid and i.indisprimary), -1),
   exists (select from pg_catalog.pg_index i where i.indrelid = a.attrelid and a.attnum = any (i.indkey)
-    and (i.indisreplident and c.relreplident = 'i' or i.indisprimary and c.relreplident = 'd'))
+    and (i.indisreplident and c.relreplident = 'i' or i.indisprimary and c.relreplident = 'd')),
+  a.attnum, a.atthasdef or a.atthasmissing or a.attidentity <> ''
 from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid
 where a.attnum > 0 and not a.attisdropped and a.attrelid = any ($1::oid[])
 order by a.attrelid, a.attnum`, oids(tables))
@@ -194,7 +195,8 @@ order by a.attrelid, a.attnum`, oids(tables))
 		c := tables[of]
 		full := c.Identity == IdentityFull
 		c.Columns = append(c.Columns, Column{Name: string(r[1]), Type: uint32(number(r[2])), Modifier: int32(number(r[3])),
-			NotNull: r[4][0] == 't', Generated: len(r[5]) > 0, Dimensions: int(number(r[6])), Key: full || r[8][0] == 't'})
+			NotNull: r[4][0] == 't', Generated: len(r[5]) > 0, Dimensions: int(number(r[6])), Key: full || r[8][0] == 't',
+			Number: int(number(r[9])), Filled: r[10][0] == 't'})
 		if at := number(r[7]); at >= 0 {
 			if keys[of] == nil {
 				keys[of] = map[int64]string{}

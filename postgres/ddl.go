@@ -191,12 +191,15 @@ func (s *Source) reshape(ctx context.Context, f *feed, t *Table, heard bool) (ma
 	}
 	left := map[string]bool{}
 	var wider []arrow.Field
+	var added []string
 	for _, one := range s.o.ddlOf(f.sourceName()).reshapings(t, f.table, wanted, known) {
 		switch {
 		case one.policy == Fail && heard:
 			return nil, changed(t, one.what, s.here())
 		case one.added && one.policy != Apply:
 			left[one.column.Name] = true
+		case one.added:
+			added = append(added, one.column.Name)
 		case one.policy == Apply && !one.added:
 			wider = append(wider, *one.column)
 			f.give(*one.column)
@@ -205,6 +208,9 @@ func (s *Source) reshape(ctx context.Context, f *feed, t *Table, heard bool) (ma
 			continue
 		}
 		s.o.Log.Warn("the table was changed", "table", t.String(), "what", one.what, "policy", string(one.policy))
+	}
+	if err := s.fill(ctx, f, added); err != nil {
+		return nil, err
 	}
 	if len(wider) > 0 {
 		if err := s.down.Widen(ctx, f.name, arrow.NewSchema(wider, nil)); err != nil {

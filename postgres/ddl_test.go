@@ -28,15 +28,15 @@ alter table public.shape drop b; insert into public.shape values (6, 6, 6, 'd6')
 alter table public.shape rename d to e; insert into public.shape values (7, 7, 7, 'e7');
 alter table public.shape alter a type text; insert into public.shape values (8, 'many', 8, 'e8'), (9, '9', 9, 'e9')`)
 		m.catchUp(t)
-		want := []string{
-			"|1|1|b1|1.5|(null)|(null)", "|2|22|b2|2.5|old|(null)", "|3|3|b3|3.5|(null)|(null)",
-			"|5000000004|5000000004|b4|12345678.4444|d4|(null)", "|5|5|longer than five|5|d5|(null)",
-			"|6|6|(null)|6|d6|(null)", "|7|7|(null)|7|(null)|e7", "|9|9|(null)|9|(null)|e9",
+		want := []string{ // e has the values of d, which is its former name
+			"|1|1|b1|1.5|(null)|old", "|2|22|b2|2.5|old|old", "|3|3|b3|3.5|(null)|old",
+			"|5000000004|5000000004|b4|12345678.4444|d4|d4", "|5|5|longer than five|5|d5|d5",
+			"|6|6|(null)|6|d6|d6", "|7|7|(null)|7|(null)|e7", "|9|9|(null)|9|(null)|e9",
 		}
 		slices.Sort(want)
 		sameRows(t, "the table", m.rows(t, "public_shape", "id", "a", "b", "c", "d", "e"), want)
-		if got := m.rows(t, lake.QuarantineName("public_shape"), "code"); !slices.Equal(got, []string{"|FRE-3004"}) {
-			t.Errorf("quarantine: got %v, want the row whose a is a word", got)
+		if got := m.rows(t, lake.QuarantineName("public_shape"), "code"); !slices.Equal(got, []string{"|FRE-3004", "|FRE-3004"}) {
+			t.Errorf("quarantine: got %v, want the row whose a is a word, as it came and as it was read again", got)
 		}
 	})
 }

@@ -21,6 +21,8 @@ type feed struct {
 	of    [2]string // schema and name of the table in the source
 	load  *load     // its history; nil: all of that is returned
 	begun bool      // the table had nothing before
+	fills []*load   // of columns that were added
+	read  []*load   // fills that were returned whole, and may not be held downstream yet
 	whose uint32    // OID of the table that this is the history of
 	oid   uint32    // the table's, as the log said last; 0: it has not
 	lane  freshet.Lane
@@ -72,7 +74,7 @@ type origin struct {
 // what is left of an update then is a delete, or an insert.
 func (f *feed) change(m *pgoutput.Message, o *origin) {
 	var before, after left
-	if f.load != nil {
+	if f.load != nil && f.load.oid == f.oid {
 		before, after = f.load.sides(m, o.transaction)
 	}
 	known := m.Old
@@ -190,12 +192,9 @@ func (f *feed) raw(row pgoutput.Tuple) []byte {
 func (f *feed) truncated(policy Policy, how string, o *origin) error {
 	switch policy {
 	case Fail:
-		return &freshet.Error{Code: freshet.CodeTruncated, Class: freshet.ClassInput, Place: f.lane.Position(int64(o.end)),
-			Msg: fmt.Sprintf("the table %s was %s, and its policy is to stop", f.sourceName(), how),
-			Fix: "let ddl.truncate be apply, so that all rows go, or keep, so that they stay"}
+		return f.emptied(how, f.lane.Position(int64(o.end)))
 	case Keep:
-		f.reject(f.next(o), &freshet.RejectError{Code: freshet.CodeTruncated, Offset: -1,
-			Message: fmt.Sprintf("%s was %s: its rows stay", f.sourceName(), how)}, []byte(f.sourceName()+" was "+how), o)
+		f.reject(f.next(o), f.stay(how), []byte(f.sourceName()+" was "+how), o)
 		return nil
 	}
 	place := f.next(o)
@@ -204,6 +203,19 @@ func (f *feed) truncated(policy Policy, how string, o *origin) error {
 	}
 	f.ended(freshet.Truncate, place, o, left{})
 	return nil
+}
+
+// emptied is the error where that is to end the run.
+func (f *feed) emptied(how, at string) error {
+	return &freshet.Error{Code: freshet.CodeTruncated, Class: freshet.ClassInput, Place: at,
+		Msg: fmt.Sprintf("the table %s was %s, and its policy is to stop", f.sourceName(), how),
+		Fix: "let ddl.truncate be apply, so that all rows go, or keep, so that they stay"}
+}
+
+// stay says that the rows stay in spite of it.
+func (f *feed) stay(how string) *freshet.RejectError {
+	return &freshet.RejectError{Code: freshet.CodeTruncated, Offset: -1,
+		Message: fmt.Sprintf("%s was %s: its rows stay", f.sourceName(), how)}
 }
 
 // take returns what waits as a batch up to last. unfinished: there is more of last.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -31,6 +30,9 @@ type History struct {
 	RowsPerSecond int64
 	// MaxAge is how long one transaction may last: a table without a usable key is read in one. Default 1 h.
 	MaxAge time.Duration
+	// NoFill leaves null, in rows that were there, what columns have that were added to a table since. Else they are read again for
+	// that: each is returned as an update.
+	NoFill bool
 }
 
 // The sizes of chunks: the first of a table is small, and tells how many bytes its rows have.
@@ -81,16 +83,19 @@ func newHistory(s *Source) *history {
 
 // add begins the history of a feed's table.
 func (h *history) add(f *feed, oid uint32) {
-	id := strconv.FormatUint(uint64(oid), 10)
-	f.load = &load{feed: f, oid: oid, lane: freshet.Lane{Origin: f.lane.Origin, OriginID: f.lane.OriginID, Name: id},
-		rows: min(firstRows, h.s.o.History.ChunkRows), hidden: map[uint32]pgoutput.LSN{}}
+	f.load = &load{feed: f, oid: oid, lane: h.laneOf(f, oid), rows: min(firstRows, h.s.o.History.ChunkRows), hidden: map[uint32]pgoutput.LSN{}}
 	h.loads, h.identity = append(h.loads, f.load), f.lane.OriginID
 }
 
 // remove ends the history of the load.
 func (h *history) remove(l *load) {
 	l.reset()
-	l.feed.load = nil
+	if l.fill {
+		l.feed.fills = slices.DeleteFunc(l.feed.fills, func(other *load) bool { return other == l })
+		l.feed.read = append(l.feed.read, l)
+	} else {
+		l.feed.load = nil
+	}
 	h.loads = slices.DeleteFunc(h.loads, func(other *load) bool { return other == l })
 }
 
@@ -180,6 +185,11 @@ func (h *history) advance(ctx context.Context, l *load) (bool, error) {
 	if w.seen.replay != nil {
 		w.seen.replay.closed = true
 	}
+	if !w.begun {
+		if err := h.precede(w); err != nil {
+			return false, err
+		}
+	}
 	select {
 	case p, more := <-w.parts:
 		if more {
@@ -250,7 +260,11 @@ const keptMarks = 1000
 func (h *history) finish(l *load) {
 	h.s.ready = append(h.s.ready, l.batch(l.done, wholeHistory))
 	h.observe(l, true)
-	h.s.o.Log.Info("loaded", "table", l.feed.name, "rows", l.read)
+	what := "loaded"
+	if l.fill {
+		what = "read rows again for new columns"
+	}
+	h.s.o.Log.Info(what, "table", l.feed.name, "rows", l.read)
 	h.remove(l)
 }
 

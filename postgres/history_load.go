@@ -14,6 +14,9 @@ import (
 	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
 )
 
+// clearSeq is where the history of a table begins that was made in the place of another.
+const clearSeq = -1
+
 // wholeHistory is the seq of a table's history behind its last chunk: nothing of it is left to be read.
 const wholeHistory = 1 << 62
 
@@ -28,6 +31,9 @@ const wholeHistory = 1 << 62
 //	                  │ behind the chunk's rows   │
 //
 // An update that moves a row from one side to the other is a delete, or an insert. Used by the goroutine that calls Next.
+//
+// The history of a table that was made in the place of another begins at clearSeq: the first that comes of it is that the rows
+// of the other one are gone.
 type load struct {
 	feed    *feed
 	lane    freshet.Lane
@@ -39,6 +45,7 @@ type load struct {
 	done    int64         // chunks
 	upto    bound         // of the last of these
 	ended   bool          // that was the last of all
+	fill    bool          // rows are read again, for a column that was added; else they are the table's history
 	windows []*window     // by seq
 	plan    *plan         // of the chunk behind the windows; nil: none is made
 	rows    int64         // wanted of the next chunk
@@ -83,7 +90,7 @@ func (l *load) keyNames() []string {
 func (l *load) resume(ctx context.Context, s *Source, done int64) error {
 	l.reset()
 	l.done, l.upto, l.ended, l.read = done, nil, false, 0
-	if err := l.foresee(ctx, s); err != nil || done == 0 {
+	if err := l.foresee(ctx, s); err != nil || done <= 0 {
 		return err
 	}
 	kept, err := s.down.Bookmark(ctx, l.feed.name, l.mark(done), nil)
@@ -117,7 +124,7 @@ func (l *load) resume(ctx context.Context, s *Source, done int64) error {
 // foresee learns which chunks were planned behind those that are done.
 func (l *load) foresee(ctx context.Context, s *Source) error {
 	l.ahead = nil
-	for seq := l.done + 1; ; seq++ {
+	for seq := max(0, l.done) + 1; ; seq++ {
 		kept, err := s.down.Bookmark(ctx, l.feed.name, l.mark(seq), nil)
 		if err != nil {
 			return err
@@ -151,7 +158,7 @@ func (l *load) reset() {
 
 // next is the chunk behind those that are being read; ok is false when there is none.
 func (l *load) next() (c chunk, ok bool) {
-	c = chunk{seq: l.done + 1, after: l.upto, rows: l.read}
+	c = chunk{seq: max(0, l.done) + 1, after: l.upto, rows: l.read}
 	if l.ended {
 		return c, false
 	}

@@ -135,7 +135,7 @@ func (s *Source) catalogued(ctx context.Context, conn *pgconn.PgConn, l *load) (
 
 // begin takes the next step towards a chunk of the load, and reports whether there was one.
 func (h *history) begin(ctx context.Context, l *load) (more bool, err error) {
-	if now := time.Now(); now.Before(l.retry) || now.Before(h.notYet) || l.feed.skip {
+	if now := time.Now(); now.Before(l.retry) || now.Before(h.notYet) || l.feed.skip || l.fill && l.feed.load != nil {
 		return false, nil
 	}
 	if l.table == nil {

@@ -204,6 +204,9 @@ func (w *window) batch(p *part) *freshet.Batch {
 		b.Seqs[i], b.Places[i] = w.seq, w.place+int32(i)
 		b.Stamps[i] = freshet.Stamp{Ordinal: -1, Committed: w.at}
 	}
+	if w.load.fill {
+		w.restate(b)
+	}
 	w.place += int32(n)
 	w.begun, w.bytes = true, w.bytes+p.bytes
 	return b

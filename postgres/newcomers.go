@@ -170,7 +170,14 @@ func (s *Source) noticed(ctx context.Context, n notice) error {
 		}
 	}
 	for _, t := range n.come {
-		if s.feeds[t.String()] != nil {
+		if f := s.feeds[t.String()]; f != nil {
+			if f.whose == t.OID {
+				continue
+			}
+			s.o.Log.Warn("the table was dropped and made anew", "table", t.String())
+			if err := errors.Join(s.remade(ctx, f, t.OID, clearSeq), s.stayed(ctx, f, t.OID)); err != nil {
+				return err
+			}
 			continue
 		}
 		s.keyed(&t.Table, t.PrimaryKey)

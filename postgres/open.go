@@ -240,6 +240,7 @@ func (s *Source) appear(ctx context.Context, t *Table, start pgoutput.LSN, late 
 	}
 	if !s.o.History.Skip {
 		s.history.add(f, t.OID)
+		s.history.addFills(f, t)
 	}
 	if err := s.locate(ctx, f, start, late); err != nil {
 		return nil, err
@@ -255,24 +256,46 @@ func (s *Source) appear(ctx context.Context, t *Table, start pgoutput.LSN, late 
 	return f, nil
 }
 
-// remade begins the history of a table that was made under the name of one that is gone.
-func (s *Source) remade(ctx context.Context, f *feed, oid uint32) error {
-	f.whose = oid
-	if f.load != nil {
-		s.history.remove(f.load)
+// other takes that the log tells of a table of the feed's name that is not the one whose history is read: it was made in the
+// place of that; or it is one from before, whose last changes are still to come.
+func (s *Source) other(ctx context.Context, f *feed, oid uint32) error {
+	if !s.o.History.Skip {
+		lane := s.history.laneOf(f, oid)
+		p, err := s.down.Resume(ctx, f.name, []freshet.Lane{lane})
+		if err != nil {
+			return err
+		}
+		if _, former := p[lane]; former {
+			return nil
+		}
 	}
+	return errors.Join(s.remade(ctx, f, oid, 0), s.stayed(ctx, f, oid))
+}
+
+// remade begins the history of a table that was made under the name of one that is gone: at clearSeq, or at 0 where the log tells
+// that the rows of that one are gone.
+func (s *Source) remade(ctx context.Context, f *feed, oid uint32, from int64) error {
+	f.whose = oid
+	for _, l := range f.loads() {
+		s.history.remove(l)
+	}
+	f.read = nil
 	if s.o.History.Skip {
 		return nil
 	}
 	s.history.add(f, oid)
-	l := f.load
-	l.late = true
-	p, err := s.down.Resume(ctx, f.name, []freshet.Lane{l.lane})
+	f.load.late = true
+	return s.beginLoad(ctx, f.load, from)
+}
+
+// beginLoad has the load go on where the table downstream has it, or else begin there.
+func (s *Source) beginLoad(ctx context.Context, l *load, from int64) error {
+	p, err := s.down.Resume(ctx, l.feed.name, []freshet.Lane{l.lane})
 	if err != nil {
 		return err
 	}
 	if _, known := p[l.lane]; !known {
-		if p, err = s.down.Start(ctx, f.name, freshet.Progress{l.lane: 0}); err != nil {
+		if p, err = s.down.Start(ctx, l.feed.name, freshet.Progress{l.lane: from}); err != nil {
 			return err
 		}
 	}
@@ -288,11 +311,12 @@ func (s *Source) unfold(ctx context.Context, l *load, done int64) error {
 	return l.resume(ctx, s, done)
 }
 
-// locate asks where the feed goes on, and records its starts if it has none: in the log and in its history.
+// locate asks where the feed goes on, and records its starts if it has none: in the log and in its history. A table that the log
+// was followed of and that has another history was made in the place of one that is gone.
 func (s *Source) locate(ctx context.Context, f *feed, start pgoutput.LSN, late bool) error {
 	lanes := []freshet.Lane{f.lane}
-	if f.load != nil {
-		lanes = append(lanes, f.load.lane)
+	for _, l := range f.loads() {
+		lanes = append(lanes, l.lane)
 	}
 	p, err := s.down.Resume(ctx, f.name, lanes)
 	if err != nil {
@@ -301,10 +325,16 @@ func (s *Source) locate(ctx context.Context, f *feed, start pgoutput.LSN, late b
 	starts := freshet.Progress{}
 	if _, known := p[f.lane]; !known {
 		starts[f.lane] = int64(start)
+		if s.o.History.Skip { // it can be loaded later, and is no other table then
+			starts[s.history.laneOf(f, f.whose)] = 0
+		}
 	}
 	if l := f.load; l != nil {
 		if _, known := p[l.lane]; !known {
 			starts[l.lane] = 0
+			if len(starts) == 1 {
+				starts[l.lane], l.late = clearSeq, true
+			}
 		}
 		l.late, l.resumed = l.late || late && len(starts) == 2, l.resumed || len(starts) < 2
 	}
@@ -324,10 +354,16 @@ func (s *Source) locate(ctx context.Context, f *feed, start pgoutput.LSN, late b
 	s.mu.Lock()
 	s.durable[f.name] = f.after
 	s.mu.Unlock()
-	if f.load == nil {
-		return nil
+	for _, l := range f.loads() {
+		at, known := p[l.lane]
+		if !known {
+			at = wholeHistory // of a column that rows never lacked
+		}
+		if err := s.unfold(ctx, l, at); err != nil {
+			return err
+		}
 	}
-	return s.unfold(ctx, f.load, p[f.load.lane])
+	return nil
 }
 
 // begin begins the stream behind what was taken, waiting out that the server does not answer, or that another connection

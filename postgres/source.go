@@ -354,7 +354,7 @@ func (s *Source) describe(ctx context.Context, rel *pgoutput.Rel) error {
 		s.part(f)
 	}
 	if f.whose != rel.OID {
-		if err := errors.Join(s.remade(ctx, f, rel.OID), s.stayed(ctx, f, rel.OID)); err != nil {
+		if err := s.other(ctx, f, rel.OID); err != nil {
 			return err
 		}
 	}

@@ -29,6 +29,10 @@ type Column struct {
 	Unique    bool   // it is part of the key by which rows are told apart, which a full identity does not say
 	NotNull   bool   // as far as is known: Relation messages do not say
 	Generated bool   // likewise
+	// Number is its place among all that the table ever had, from 1 on; Filled says that rows got a value in it when it was added,
+	// or get one. Only the catalog tells either.
+	Number int
+	Filled bool
 	// Dimensions is how many an array is declared with, as far as is known: 0 where it is none.
 	Dimensions int
 }
