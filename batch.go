@@ -97,6 +97,18 @@ func (b *Batch) NumRows() int {
 	return int(b.Rows.NumRows())
 }
 
+// MemoryBytes is about what the batch takes in memory: its rows, or the payload where that is more.
+func (b *Batch) MemoryBytes() int64 {
+	if b.Rows == nil {
+		return b.Bytes
+	}
+	var n int64
+	for _, c := range b.Rows.Columns() {
+		n += int64(c.Data().SizeInBytes())
+	}
+	return max(n, b.Bytes)
+}
+
 // SetPlaces sets Places where a seq has several rows, of which the batch has all.
 func (b *Batch) SetPlaces() {
 	for row := 1; row < len(b.Seqs); row++ {

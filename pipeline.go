@@ -39,7 +39,7 @@ type Options struct {
 	MaxBytes int64
 	// QueueBatches bounds the batches that were read and wait for the steps. Default 64.
 	QueueBatches int
-	// QueueBytes bounds their payload bytes; a batch that is larger than all of it passes alone. Default 32 MiB.
+	// QueueBytes bounds what they take in memory; a batch that is larger than all of it passes alone. Default 32 MiB.
 	QueueBytes int64
 	// ShutdownTimeout is how long what was read may still be committed once ctx has ended. Default 30 s.
 	ShutdownTimeout time.Duration
@@ -120,7 +120,7 @@ type run struct {
 	steps    []Step
 
 	queue   chan item           // read → write
-	room    *semaphore.Weighted // payload bytes that the queue may still take
+	room    *semaphore.Weighted // bytes that the queue may still take
 	asks    chan ask            // Downstream → write
 	sealed  chan group          // write → commit
 	results chan result         // commit → write

@@ -67,7 +67,7 @@ func (r *run) observeRead(b *Batch, took time.Duration) {
 
 // enqueue passes the batch on as soon as there is room. It reports whether it did; ctx has ended if not.
 func (r *run) enqueue(ctx context.Context, b *Batch) bool {
-	it := item{batch: b, size: min(max(b.Bytes, 1), r.opts.QueueBytes)}
+	it := item{batch: b, size: min(max(b.MemoryBytes(), 1), r.opts.QueueBytes)}
 	if r.room.Acquire(ctx, it.size) != nil {
 		b.Release()
 		return false

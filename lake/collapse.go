@@ -17,12 +17,17 @@ type keyChange struct {
 	changes []change // of the key, as they came
 
 	last   int32 // the change that counts: its row is the key's, or it removes or marks that
-	delete bool  // it does
+	moved  int32 // a soft delete that moved the sequence of the row on; noRow: there is none
+	delete bool  // the change that counts does
+	based  bool  // what none of its rows knows is in the row that is stored
+	order  order // where the key stands then, where something orders changes
+	few    *keyRest
+}
+
+// keyRest is what few keys have beside: a commit has many keys, and what they take counts.
+type keyRest struct {
 	// older are the rows that know cells of the key's row which last does not, downwards.
 	older []int32
-	based bool      // what none of them knows is in the row that is stored
-	moved int32     // a soft delete that moved the sequence of the row on; noRow: there is none
-	order order     // where the key stands then, where something orders changes
 	ended tombstone // the last delete that a tombstone is to tell of; its end is nil: there is none
 	// waiting are rows that did not send all, and came when the key had no row: nothing knows the rest of them.
 	waiting []int32
@@ -30,12 +35,29 @@ type keyChange struct {
 	contenders []contender
 }
 
+// rest is what the key has of that.
+func (k *keyChange) rest() keyRest {
+	if k.few == nil {
+		return keyRest{}
+	}
+	return *k.few
+}
+
+// has is rest, to be added to.
+func (k *keyChange) has() *keyRest {
+	if k.few == nil {
+		k.few = &keyRest{}
+	}
+	return k.few
+}
+
 // puts are the rows that make the row of the key, downwards.
 func (k *keyChange) puts() []int32 {
+	older := k.rest().older
 	if k.delete {
-		return k.older
+		return older
 	}
-	return append([]int32{k.last}, k.older...)
+	return append([]int32{k.last}, older...)
 }
 
 // change is one row in the order in which the changes of a key follow each other.

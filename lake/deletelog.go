@@ -295,7 +295,7 @@ func (u *upsert) writeLogged(ctx context.Context, w *delta.Writer, rows arrow.Re
 func (u *upsert) passedRows(all []deletion) (arrow.RecordBatch, error) {
 	puts := make([]put, len(all))
 	for n, d := range all {
-		puts[n] = put{&keyChange{key: u.keys[d.key].key, last: d.puts[0], older: d.puts[1:]}, noRow}
+		puts[n] = put{&keyChange{key: u.keys[d.key].key, last: d.puts[0], few: &keyRest{older: d.puts[1:]}}, noRow}
 		if u.stored != nil && d.base {
 			puts[n].stored = u.stored.of[d.key]
 		}

@@ -3,6 +3,7 @@ package lake
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/internal/keyindex"
@@ -24,6 +25,13 @@ type indexNews struct {
 func (n *indexNews) write(key keyindex.Fingerprint, at order) {
 	if !n.unnoted {
 		n.written, n.orders = append(n.written, key), append(n.orders, at...)
+	}
+}
+
+// expect makes room for so many rows more.
+func (n *indexNews) expect(rows int) {
+	if !n.unnoted {
+		n.written = slices.Grow(n.written, rows)
 	}
 }
 
@@ -128,8 +136,7 @@ func (r *rowIndex) addPlaced(c *keyindex.Change, done *delta.EditResult, keys []
 	seqs []byte) error {
 	width := r.identity.SequenceBytes
 	for f, add := range done.Added {
-		var in []keyindex.Fingerprint
-		var rows []int64
+		in, rows := make([]keyindex.Fingerprint, 0, len(keys)), make([]int64, 0, len(keys))
 		var order []byte
 		for i, p := range done.Places {
 			if p.File == f && keys[i] != (keyindex.Fingerprint{}) {

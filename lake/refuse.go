@@ -63,7 +63,7 @@ func (w *upsertWriter) blamed(ctx context.Context, i int) (blamed []int32, err e
 	_, err = upon(upwards, func(taken []int32, next int32) (*objection, error) {
 		older := slices.Clone(taken)
 		slices.Reverse(older)
-		row.keyChange = &keyChange{key: k.key, last: next, older: older, moved: noRow}
+		row.keyChange = &keyChange{key: k.key, last: next, moved: noRow, few: &keyRest{older: older}}
 		rows, err := w.assemble([]put{row})
 		if err != nil {
 			return nil, err

@@ -89,7 +89,7 @@ func (u *upsert) released() map[*waitingRow]bool {
 			continue
 		}
 		i, ok := u.keyAt(u.hashes[row])
-		if ok && !slices.Contains(u.keys[i].waiting, int32(row)) {
+		if ok && !slices.Contains(u.keys[i].rest().waiting, int32(row)) {
 			out[r] = true
 		} else {
 			stay[r.entry().place()] = true

@@ -278,10 +278,11 @@ const partialText = "some columns were not sent, and the table has no row of thi
 // rejectKeys makes rejects of all rows that cannot be taken.
 func (u *upsert) rejectKeys() {
 	for i := range u.keys {
-		for _, row := range u.keys[i].waiting {
+		rest := u.keys[i].rest()
+		for _, row := range rest.waiting {
 			u.reject(row, freshet.CodePartialRow, partialText)
 		}
-		for _, c := range u.keys[i].contenders {
+		for _, c := range rest.contenders {
 			u.rejectTie(c)
 		}
 	}

@@ -48,12 +48,13 @@ type tombstone struct {
 func (w *upsertWriter) tombstones() (all []tombstone) {
 	for i, a := range w.acts {
 		k := &w.keys[i]
-		if k.ended.end == nil {
+		ended := k.rest().ended
+		if ended.end == nil {
 			continue
 		}
-		all = append(all, k.ended)
+		all = append(all, ended)
 		if a == actBury || a == actDelete {
-			w.news.buried, w.news.ends = append(w.news.buried, k.key), append(w.news.ends, k.ended.end...)
+			w.news.buried, w.news.ends = append(w.news.buried, k.key), append(w.news.ends, ended.end...)
 		}
 	}
 	return all

@@ -68,6 +68,7 @@ func (w *upsertWriter) putAll(ctx context.Context) error {
 		}
 	}
 	put = w.asTheyCame(put)
+	w.news.expect(len(put))
 	for len(put) > 0 {
 		n := w.atOnce(put)
 		if err := w.putKeys(ctx, put[:n]); err != nil {
@@ -409,7 +410,7 @@ func (u *upsert) sentBy(k *keyChange, column int) (row int32, sent bool) {
 	case !k.delete && !u.rows.unsent.Has(int(k.last), column):
 		return k.last, true
 	}
-	for _, row := range k.older {
+	for _, row := range k.rest().older {
 		if !u.rows.unsent.Has(int(row), column) {
 			return row, true
 		}

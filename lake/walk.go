@@ -23,7 +23,7 @@ type walk struct {
 	below   []int32 // rows that know what row does not, upwards
 	mark    int32   // the delete that marked the row, or took it out
 	moved   int32   // see keyChange
-	pending []int32 // see keyChange.waiting
+	pending []int32 // see keyRest.waiting
 }
 
 // walk finds out what becomes of the key.
@@ -110,7 +110,7 @@ func (u *upsert) contend(i int) []byte {
 	if _, ok := u.together.settle(finals); ok {
 		return nil
 	}
-	k.contenders = append(k.contenders, u.together.contenders(finals)...)
+	k.has().contenders = u.together.contenders(finals)
 	return greatest
 }
 
@@ -131,7 +131,7 @@ func (w *walk) take(row int32) {
 	case relation == unknown && w.says(row):
 		u.counts.same++
 	case relation == unknown:
-		w.k.contenders = append(w.k.contenders, contender{row, w.row})
+		w.k.has().contenders = append(w.k.has().contenders, contender{row, w.row})
 	case !w.live() && u.rows.partial(row):
 		w.pending = append(w.pending, row)
 	default:
@@ -227,13 +227,13 @@ func (w *walk) remove(row int32, at order, relation relation) {
 			u.logged = append(u.logged, u.deletion(w.i, row, w.puts(), w.based))
 		}
 		w.there, w.based, w.row, w.below = false, false, noRow, nil
-		w.k.ended = tombstone{row, at}
+		w.k.has().ended = tombstone{row, at}
 	case u.t.tombstones == nil:
 		return
 	case w.known != nil && (relation == unknown || bytes.Equal(at, w.known)):
 		return // that is known
 	default:
-		w.k.ended = tombstone{row, at}
+		w.k.has().ended = tombstone{row, at}
 	}
 	w.mark, w.known, w.changed = row, at, true
 	if u.t.tombstones == nil && !w.there {
@@ -254,15 +254,18 @@ func (w *walk) puts() []int32 {
 // end is what has become of the key.
 func (w *walk) end() act {
 	u, k := w.u, w.k
-	k.waiting, k.order, k.based, k.moved = w.pending, w.known, w.based, w.moved
-	k.last, k.delete, k.older = w.mark, !w.live(), nil
+	k.order, k.based, k.moved = w.known, w.based, w.moved
+	k.last, k.delete = w.mark, !w.live()
+	if len(w.pending) > 0 {
+		k.has().waiting = w.pending
+	}
 	switch {
-	case k.delete:
-		k.older = w.puts()
-	case w.row != noRow:
+	case k.delete && w.row != noRow:
+		k.has().older = w.puts()
+	case !k.delete && w.row != noRow:
 		k.last = w.row
 		if len(w.below) > 0 {
-			k.older = w.puts()[1:]
+			k.has().older = w.puts()[1:]
 		}
 	}
 	switch {
@@ -274,7 +277,7 @@ func (w *walk) end() act {
 		return actInsert
 	case u.there(w.i):
 		return actDelete
-	case k.ended.end != nil:
+	case k.rest().ended.end != nil:
 		return actBury
 	}
 	return actNone

@@ -14,8 +14,8 @@ import (
 	"github.com/freshet-io/freshet/delta"
 )
 
-// gatheredWeight is what a byte of gathered rows counts for: those of two commits before are put side by side and written, or
-// wait for that, while the next ones gather.
+// gatheredWeight is what a byte of gathered rows counts for: those of two commits before are written, or wait for that, while the
+// next ones gather.
 const gatheredWeight = 10
 
 // writing is the half of a table that only the goroutine that writes touches: what is written and not sealed.

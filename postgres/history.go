@@ -38,7 +38,7 @@ type History struct {
 // The sizes of chunks: the first of a table is small, and tells how many bytes its rows have.
 const (
 	firstRows  = 5_000
-	chunkBytes = 16 << 20
+	chunkBytes = 4 << 20
 )
 
 // slow is how long the server may take to begin a transaction until it counts as busy.
@@ -246,6 +246,7 @@ func (h *history) close(ctx context.Context, w *window) error {
 	}
 	h.s.ready = append(h.s.ready, l.batch(after, w.seq))
 	l.windows = l.windows[1:]
+	l.spare = append(l.spare, w.into)
 	l.done, l.upto, l.ended, l.strikes = w.seq, w.upto, w.upto == nil, 0
 	l.read += int64(w.place)
 	h.adapt(l, w)

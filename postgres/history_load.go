@@ -47,6 +47,7 @@ type load struct {
 	ended   bool          // that was the last of all
 	fill    bool          // rows are read again, for a column that was added; else they are the table's history
 	windows []*window     // by seq
+	spare   []*rows       // of windows that are closed
 	plan    *plan         // of the chunk behind the windows; nil: none is made
 	rows    int64         // wanted of the next chunk
 	read    int64         // rows up to upto
@@ -154,6 +155,19 @@ func (l *load) reset() {
 		l.plan.drop()
 		l.plan = nil
 	}
+}
+
+// collector is what collects the rows of a window: that of one before, which has memory of about the size that is needed, or
+// a new one.
+func (l *load) collector(t *typeMap) (*rows, error) {
+	for len(l.spare) > 0 {
+		r := l.spare[len(l.spare)-1]
+		l.spare = l.spare[:len(l.spare)-1]
+		if r.table == &l.table.Table && r.schema == l.schema {
+			return r, nil
+		}
+	}
+	return newRows(t, &l.table.Table, l.schema)
 }
 
 // next is the chunk behind those that are being read; ok is false when there is none.

@@ -257,12 +257,13 @@ func (h *history) open(ctx context.Context, l *load) error {
 	if time.Since(began) > slow {
 		h.ease()
 	}
-	r, err := newRows(h.s.types, &l.table.Table, l.schema)
+	r, err := l.collector(h.s.types)
 	if err != nil {
 		return err
 	}
 	reading, end := context.WithTimeout(h.life, h.s.o.History.MaxAge)
-	w := &window{load: l, chunk: p.chunk, watermark: *mark, parts: make(chan *part, partsAhead), end: end, opened: began}
+	w := &window{load: l, chunk: p.chunk, watermark: *mark, parts: make(chan *part, partsAhead), end: end, opened: began,
+		into: r}
 	l.windows = append(l.windows, w)
 	if l.began.IsZero() {
 		l.began = began
@@ -278,7 +279,7 @@ func (h *history) open(ctx context.Context, l *load) error {
 	sql := selectOf(&l.table.Table, l.table.from(), where)
 	h.wg.Go(func() {
 		defer end()
-		w.read(reading, h, conn, sql, r)
+		w.read(reading, h, conn, sql)
 	})
 	return nil
 }

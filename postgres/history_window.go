@@ -18,8 +18,8 @@ import (
 
 // The rows of a window come in parts of so many bytes, of which so many wait to be returned.
 const (
-	partBytes  = 2 << 20
-	partsAhead = 2
+	partBytes  = 512 << 10
+	partsAhead = 1
 )
 
 // rejectPlaces is where the places of rows that could not be decoded begin: each has one that follows from its text, so that
@@ -38,6 +38,7 @@ type window struct {
 	place    int32 // of the next row that is returned
 	bytes    int64 // that were returned
 	begun    bool  // a part was returned
+	into     *rows // what collects them: the reading goroutine's, until parts is closed
 	returned bool  // all were: the chunk is closed once the stream has come to the watermark
 }
 
@@ -134,9 +135,10 @@ func (w *window) closed() bool { return w.seen.replay != nil && w.seen.replay.cl
 
 // read reads the rows of the window and hands them over in parts, and ends the transaction. It is a goroutine of the history's,
 // to which the connection goes back.
-func (w *window) read(ctx context.Context, h *history, conn *pgconn.PgConn, sql string, r *rows) {
+func (w *window) read(ctx context.Context, h *history, conn *pgconn.PgConn, sql string) {
 	defer h.poke()
 	defer close(w.parts)
+	r := w.into
 	var rejects []freshet.Reject
 	full := func() error {
 		p := &part{rejects: rejects, bytes: int64(r.bytes()), lossy: map[string]int64{}}

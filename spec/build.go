@@ -113,7 +113,8 @@ func (b *Builder) build(ctx context.Context, p *Pipeline, obs freshet.Observer, 
 		Options: freshet.Options{
 			Every:           t.Commit.Every,
 			MaxRows:         t.Commit.MaxRows,
-			MaxBytes:        t.Commit.MaxSize,
+			MaxBytes:        p.maxBytes(),
+			QueueBytes:      p.queueBytes(),
 			ShutdownTimeout: b.opts.ShutdownTimeout,
 			StopAbove:       p.stopAbove(),
 			Days:            p.days(),
@@ -121,6 +122,24 @@ func (b *Builder) build(ctx context.Context, p *Pipeline, obs freshet.Observer, 
 			Logger:          b.opts.Logger,
 		},
 	}, nil
+}
+
+// maxBytes is the size from which a commit is made at once; 0: the default. Rows of a table that is loaded come in chunks of a few
+// MiB: a commit a chunk keeps memory small, and costs no more.
+func (p *Pipeline) maxBytes() int64 {
+	if size := p.Target.Delta.Commit.MaxSize; size != 0 || p.Source.Postgres == nil {
+		return size
+	}
+	return 80 << 20
+}
+
+// queueBytes is what may wait to be written; 0: the default. What PostgreSQL sends waits in the source already: transactions until
+// they are committed, rows of tables until the log has come to them.
+func (p *Pipeline) queueBytes() int64 {
+	if p.Source.Postgres == nil {
+		return 0
+	}
+	return 8 << 20
 }
 
 // source makes the source, and what knows the keys of its tables; nil: the file does.

@@ -271,7 +271,7 @@ func (c *Commit) shape() shape {
 			is: duration(&c.Every)},
 		{name: "max_rows", doc: "The number of rows from which a commit is made at once. Default: no limit.",
 			is: whole(&c.MaxRows, 1)},
-		{name: "max_size", doc: "The size as stored from which a commit is made at once. Default: 256MiB.",
+		{name: "max_size", doc: "The size as stored from which a commit is made at once. Default: 256MiB; from PostgreSQL 80MiB.",
 			is: size(&c.MaxSize)},
 	}}
 }

@@ -205,7 +205,14 @@ func (c *Text) Rows() int { return len(c.offsets) - 1 }
 
 // Append appends a value.
 func (c *Text) Append(v []byte) {
-	c.Data = append(c.Data, v...)
+	// Nearly all values are short: so many bytes, whatever they are, are copied faster than just the right ones.
+	const short = 16
+	if at := len(c.Data); len(v) <= short && cap(v) >= short && cap(c.Data)-at >= short {
+		*(*[short]byte)(c.Data[at : at+short]) = [short]byte(v[:short])
+		c.Data = c.Data[:at+len(v)]
+	} else {
+		c.Data = append(c.Data, v...)
+	}
 	c.Finish()
 }
 

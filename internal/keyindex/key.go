@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -88,6 +89,7 @@ func (h *Hasher) Append(dst []Fingerprint, columns []arrow.Array) ([]Fingerprint
 
 // longs hashes keys of one column of 64-bit integers, whose nine bytes need no buffer.
 func (h *Hasher) longs(dst []Fingerprint, values []int64) []Fingerprint {
+	dst = slices.Grow(dst, len(values))
 	for _, v := range values {
 		dst = append(dst, h.secret.sumNine(kindLong, uint64(v)))
 	}
