@@ -266,3 +266,53 @@ func FuzzMendRequest(f *testing.F) {
 		}
 	})
 }
+
+// Where the message stands, the rows come that were read, less those that a change had meanwhile; what is read of a message again comes once.
+func TestMend_MessageComes_RowsLessThoseThatChanged(t *testing.T) {
+	types := testTypes(Types{})
+	table := &Table{OID: 7, Schema: "public", Name: "t", Columns: []Column{{Name: "id", Type: oidInt8, Modifier: -1, Key: true},
+		{Name: "v", Type: 25, Modifier: -1}}}
+	schema, err := types.fit(table, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := newRows(types, table, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(v string) []byte { return []byte(v) }
+	f := &feed{name: "t", of: [2]string{"public", "t"}, whose: 7, table: table, schema: schema, rows: rows}
+	request := `{"id":"a","table":"public.t","columns":["id"],"keys":[{"values":["1"]},{"values":["2"]},{"values":["3"],"held":true}]}`
+	parsed, err := parseMendRequest([]byte(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mend{mendRequest: *parsed, feed: f, whose: 7, touched: map[string]bool{}, done: make(chan struct{}), names: []string{"id", "v"},
+		rows: []mendRow{{key: [][]byte{text("1")}, values: [][]byte{text("1"), text("read")}},
+			{key: [][]byte{text("2")}, values: [][]byte{text("2"), nil}}, {key: [][]byte{text("3")}, held: true}}}
+	close(m.done)
+	s := &Source{server: &server{}, byOID: map[uint32]*feed{7: f}, feeds: map[string]*feed{"public.t": f}, order: []*feed{f}}
+	s.o = (&Options{Slot: "s"}).withDefaults()
+	s.history, s.mends.all, s.mends.over = newHistory(s), map[string]*mend{"a": m}, map[string]bool{}
+	s.current = origin{transaction: &transaction{end: 100}}
+	changed := &pgoutput.Message{Kind: pgoutput.Insert, Table: 7, New: pgoutput.Tuple{{Kind: pgoutput.Text, Data: text("1")},
+		{Kind: pgoutput.Text, Data: text("changed")}}}
+	if err := s.change(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.mendsRead(t.Context(), []string{request}, &origin{transaction: &transaction{end: 200}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := f.take(200, false)
+	defer b.Release()
+	var got []string
+	for i := range int(b.Rows.NumRows()) {
+		got = append(got, fmt.Sprintf("%s %s %s@%d", b.Kinds[i], b.Rows.Column(0).ValueStr(i), b.Rows.Column(1).ValueStr(i), b.Seqs[i]))
+	}
+	want := "[insert 1 changed@100 insert 2 (null)@200 delete 3 (null)@200]"
+	if fmt.Sprint(got) != want {
+		t.Errorf("got %s, wanted %s", got, want)
+	}
+}
