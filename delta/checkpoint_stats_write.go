@@ -2,6 +2,7 @@ package delta
 
 import (
 	"strconv"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -143,7 +144,7 @@ func (p *statsParser) append(b *array.StructBuilder, stats string) {
 		b.AppendNull()
 		return
 	}
-	r := &jsonReader{data: []byte(stats)}
+	r := &jsonReader{data: unsafe.Slice(unsafe.StringData(stats), len(stats))} // which nobody writes to
 	if err := p.read(r, p.root); err != nil || r.peek() != 0 {
 		b.AppendNull()
 		return
@@ -178,7 +179,9 @@ func (p *statsParser) read(r *jsonReader, n *statsNode) error {
 
 func (p *statsParser) write(b array.Builder, n *statsNode) {
 	if n.names == nil {
-		appendParsed(b, n.typ, p.text(n.leaf))
+		if text, ok := p.text(n.leaf); !ok || !appendText(b, n.typ, text) {
+			b.AppendNull()
+		}
 		return
 	}
 	s := b.(*array.StructBuilder)
@@ -192,18 +195,20 @@ func (p *statsParser) write(b array.Builder, n *statsNode) {
 	}
 }
 
-// text is a leaf's value as a text, nil when it is absent or null.
-func (p *statsParser) text(leaf int) *string {
+// text is a leaf's value as a text, mostly a part of the JSON; there is none when it is absent or null.
+func (p *statsParser) text(leaf int) (text string, ok bool) {
 	token := p.tokens[leaf]
 	if len(token) == 0 || token[0] == 'n' {
-		return nil
+		return "", false
 	}
-	r := &jsonReader{data: token}
-	text, err := r.loose()
-	if err != nil {
-		return nil
+	if token[0] == '"' {
+		r := &jsonReader{data: token}
+		var err error
+		if token, err = r.text(); err != nil {
+			return "", false
+		}
 	}
-	return &text
+	return unsafe.String(unsafe.SliceData(token), len(token)), true
 }
 
 // appendParsed appends the value that a text stands for; null when there is none or it does not fit the type.
