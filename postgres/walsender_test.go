@@ -249,9 +249,10 @@ func (w *walsender) rows(sql, about string) (rows [][]string) {
 		case is("c.reltuples::int8, c.relispartition"):
 			rows = append(rows, []string{oid, rel.Schema, rel.Name, string(rel.Identity), "r", "p", "0", "f", "t", "t", ""})
 		case is("a.attndims") && strings.Contains(about, oid):
-			for _, c := range rel.Columns {
+			for i, c := range rel.Columns {
 				key := map[bool]string{true: "t", false: "f"}[c.Key]
-				rows = append(rows, []string{oid, c.Name, fmt.Sprint(c.Type), fmt.Sprint(c.Modifier), "f", "", "0", "-1", key})
+				rows = append(rows, []string{oid, c.Name, fmt.Sprint(c.Type), fmt.Sprint(c.Modifier), "f", "", "0", "-1", key,
+					fmt.Sprint(i + 1), "f"})
 			}
 		}
 	}
