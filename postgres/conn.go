@@ -1,14 +1,17 @@
 package postgres
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/freshet-io/freshet"
 )
@@ -31,6 +34,9 @@ func settings() map[string]string {
 	}
 }
 
+// readBytes is how much is read of a connection at once: servers send 8 KiB, and more of that waits where we are the slower.
+const readBytes = 64 << 10
+
 // dial opens a connection with our settings. The address is a URL or a list of KEY=VALUE as libpq has them. Errors:
 // *freshet.Error with CodeSourceUnreachable or CodeSourceRefused, CodeBadValue for the address.
 func dial(ctx context.Context, address string, replication bool) (*pgconn.PgConn, error) {
@@ -44,6 +50,9 @@ func dial(ctx context.Context, address string, replication bool) (*pgconn.PgConn
 	}
 	if replication {
 		config.RuntimeParams["replication"] = "database"
+	}
+	config.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+		return pgproto3.NewFrontend(bufio.NewReaderSize(r, readBytes), w)
 	}
 	conn, err := pgconn.ConnectConfig(ctx, config)
 	var said *pgconn.PgError

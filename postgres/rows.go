@@ -75,6 +75,9 @@ func indexOf(schema *arrow.Schema, name string) int {
 
 // text appends the value of a column of the table. Error: *freshet.RejectError; the row must be undone.
 func (r *rows) text(column int, value []byte) error {
+	if r.texts[column] != nil && isASCII(value) {
+		return r.ascii(column, value)
+	}
 	r.size += len(value)
 	place := r.places[column]
 	if place < 0 {

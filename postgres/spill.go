@@ -14,18 +14,27 @@ import (
 // changes are messages of one transaction in their order, each behind its length (4 bytes): in memory, until they are spilled
 // into a file that no other process sees.
 type changes struct {
-	memory []byte
+	blocks [][]byte // of whole messages
+	held   int64    // bytes in blocks
 	file   *os.File // nil: all is in memory
 	out    *bufio.Writer
 	size   int64 // of all
 }
 
+// Blocks begin small, as most transactions are, and grow, so that nothing need be moved.
+const (
+	leastBlock = 512
+	mostBlock  = 1 << 20
+)
+
 // add appends a copy of a message. Errors: those of the file.
 func (c *changes) add(payload []byte) error {
-	c.size += int64(len(payload)) + 4
+	size := len(payload) + 4
+	c.size += int64(size)
 	if c.file == nil {
-		c.memory = binary.BigEndian.AppendUint32(c.memory, uint32(len(payload)))
-		c.memory = append(c.memory, payload...)
+		block := c.room(size)
+		*block = append(binary.BigEndian.AppendUint32(*block, uint32(len(payload))), payload...)
+		c.held += int64(size)
 		return nil
 	}
 	var length [4]byte
@@ -37,6 +46,17 @@ func (c *changes) add(payload []byte) error {
 	return spillError(err)
 }
 
+// room is the last block, which has room for so many bytes.
+func (c *changes) room(size int) *[]byte {
+	n := len(c.blocks)
+	if n == 0 || cap(c.blocks[n-1])-len(c.blocks[n-1]) < size {
+		most := max(min(c.held, mostBlock), leastBlock, int64(size))
+		c.blocks = append(c.blocks, make([]byte, 0, most))
+		n++
+	}
+	return &c.blocks[n-1]
+}
+
 // spill moves what is in memory into a file in the folder, and what comes later goes there, too.
 func (c *changes) spill(dir string) error {
 	f, err := os.CreateTemp(dir, "freshet-spill-*")
@@ -45,24 +65,28 @@ func (c *changes) spill(dir string) error {
 	}
 	_ = os.Remove(f.Name()) // it lives as long as it is open
 	c.file, c.out = f, bufio.NewWriterSize(f, 64<<10)
-	_, err = c.out.Write(c.memory)
-	c.memory = nil
-	return spillError(err)
+	for _, block := range c.blocks {
+		if _, err := c.out.Write(block); err != nil {
+			return spillError(err)
+		}
+	}
+	c.blocks, c.held = nil, 0
+	return nil
 }
 
 // drop gives up memory and file.
 func (c *changes) drop() {
-	c.memory = nil
+	c.blocks, c.held = nil, 0
 	if c.file != nil {
 		c.file.Close()
 		c.file = nil
 	}
 }
 
-// read returns what yields the messages from the first one on; nothing is added meanwhile.
+// read returns what yields the messages from the first one on, once; nothing is added meanwhile.
 func (c *changes) read() (*changesReader, error) {
 	if c.file == nil {
-		return &changesReader{memory: c.memory}, nil
+		return &changesReader{blocks: c.blocks}, nil
 	}
 	if err := c.out.Flush(); err != nil {
 		return nil, spillError(err)
@@ -75,20 +99,25 @@ func (c *changes) read() (*changesReader, error) {
 
 // changesReader yields messages.
 type changesReader struct {
-	memory []byte
-	in     *bufio.Reader // nil: memory
+	blocks [][]byte      // still to be read: those that were are given up
+	block  []byte        // what is left of the one before
+	in     *bufio.Reader // nil: all is in memory
 	buffer []byte
 }
 
 // next returns a message, which lasts until the next call. io.EOF: there is none.
 func (r *changesReader) next() ([]byte, error) {
 	if r.in == nil {
-		if len(r.memory) == 0 {
-			return nil, io.EOF
+		if len(r.block) == 0 {
+			if len(r.blocks) == 0 {
+				return nil, io.EOF
+			}
+			r.block, r.blocks[0] = r.blocks[0], nil
+			r.blocks = r.blocks[1:]
 		}
-		n := binary.BigEndian.Uint32(r.memory)
-		payload := r.memory[4 : 4+n]
-		r.memory = r.memory[4+n:]
+		n := binary.BigEndian.Uint32(r.block)
+		payload := r.block[4 : 4+n]
+		r.block = r.block[4+n:]
 		return payload, nil
 	}
 	var length [4]byte

@@ -165,7 +165,7 @@ func (s *stream) message(a *assembler, data []byte) (*arrival, error) {
 			return nil, err
 		}
 		s.received.Store(uint64(t.end))
-		return &arrival{transaction: t, upto: t.end, at: time.Now(), size: min(int64(len(t.memory))+256, s.o.MemoryBytes/2)}, nil
+		return &arrival{transaction: t, upto: t.end, at: time.Now(), size: min(t.held+256, s.o.MemoryBytes/2)}, nil
 	case len(data) == 18 && data[0] == 'k':
 		if data[17] == 1 {
 			s.nudge()

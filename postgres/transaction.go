@@ -73,7 +73,7 @@ func (a *assembler) idle() bool { return a.whole == nil && len(a.open) == 0 }
 // take takes one message, and returns the transaction that it commits, if it does. Errors: pgoutput.ErrMalformed, those of the
 // folder for large ones.
 func (a *assembler) take(payload []byte) (*transaction, error) {
-	m, err := a.decoder.Decode(payload)
+	m, err := a.decoder.Skim(payload)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (a *assembler) take(payload []byte) (*transaction, error) {
 
 func (a *assembler) committed(t *transaction, m *pgoutput.Message) *transaction {
 	t.begun, t.end, t.time = m.LSN, m.End, m.Time
-	a.held -= int64(len(t.memory))
+	a.held -= t.held
 	return t
 }
 
@@ -131,7 +131,7 @@ func (a *assembler) abort(m *pgoutput.Message) {
 	case m.Sub != m.XID:
 		t.aborted[m.Sub] = true
 	default:
-		a.held -= int64(len(t.memory))
+		a.held -= t.held
 		t.drop()
 		delete(a.open, m.XID)
 	}
@@ -155,11 +155,11 @@ func (a *assembler) add(payload []byte, m *pgoutput.Message) error {
 	default:
 		t.touch(m.Table)
 	}
-	before := len(t.memory)
+	before := t.held
 	if err := t.add(payload); err != nil {
 		return err
 	}
-	a.held += int64(len(t.memory) - before)
+	a.held += t.held - before
 	if a.held <= a.most {
 		return nil
 	}
@@ -170,11 +170,11 @@ func (a *assembler) add(payload []byte, m *pgoutput.Message) error {
 func (a *assembler) spill() error {
 	largest := a.whole
 	for _, t := range a.open {
-		if largest == nil || len(t.memory) > len(largest.memory) {
+		if largest == nil || t.held > largest.held {
 			largest = t
 		}
 	}
-	a.held -= int64(len(largest.memory))
+	a.held -= largest.held
 	return largest.spill(a.dir)
 }
 

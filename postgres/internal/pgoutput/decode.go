@@ -38,6 +38,28 @@ func (d *Decoder) Decode(payload []byte) (*Message, error) {
 	return m, nil
 }
 
+// Skim is Decode, but of a change of a row it tells the transaction and the table alone: for who keeps the payload, and has
+// DecodeChange decode it later. Errors: ErrMalformed.
+func (d *Decoder) Skim(payload []byte) (*Message, error) {
+	if len(payload) == 0 {
+		return d.Decode(payload)
+	}
+	m := Message{Kind: Kind(payload[0])}
+	if m.Kind != Insert && m.Kind != Update && m.Kind != Delete {
+		return d.Decode(payload)
+	}
+	r := reader{rest: payload[1:]}
+	if d.streaming {
+		m.XID = r.uint32()
+	}
+	m.Table = r.uint32()
+	if r.fault != "" {
+		return nil, fmt.Errorf("%w: kind %q: %s", ErrMalformed, m.Kind, r.fault)
+	}
+	d.message = m
+	return &d.message, nil
+}
+
 // Streaming reports whether the last message was one within a stream, or began it.
 func (d *Decoder) Streaming() bool { return d.streaming }
 
