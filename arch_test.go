@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"internal/canonical": {},
 	"internal/keyindex":  {},
 	"internal/metrics":   {""},
-	"internal/demo":      {},
+	"internal/demo":      {""},
 	"kafka":              {""},
 	"postgres":           {"", "internal/column"},
 	"transform":          {"", "expr"},

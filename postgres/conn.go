@@ -118,3 +118,14 @@ func refused(place string, err error) error {
 	}
 	return e
 }
+
+// Execute runs statements at the address. Errors: as those of a Source, and the server's.
+func Execute(ctx context.Context, address, sql string) error {
+	conn, err := dial(ctx, address, false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	_, err = conn.Exec(ctx, sql).ReadAll()
+	return err
+}

@@ -71,7 +71,9 @@ DIR/lake/bronze/orders while you watch.
 
 It ends by itself when --rows orders are in the table, or after --for; else it goes on, at 10 000 orders a second, until
 Ctrl-C. DIR is left as a project: its files show what a pipeline looks like, and freshet run DIR runs it on the broker's
-kept records. Starting the quickstart again sends more orders to the same topic and goes on in the same table.`,
+kept records. Starting the quickstart again sends more orders to the same topic and goes on in the same table.
+
+freshet quickstart postgres is a tour with a database.`,
 		Example: `  freshet quickstart --rows 200000
   freshet quickstart --dir /tmp/demo --for 30s
   freshet table read ./quickstart/lake/bronze/orders --limit 5      afterwards`,
@@ -94,6 +96,7 @@ kept records. Starting the quickstart again sends more orders to the same topic 
 	f.StringVar(&q.flags.http, "http", "", "serve /metrics, /livez and /readyz on this address")
 	f.StringVar(&q.flags.progress, "progress", "auto", "auto, bar, plain, json or off")
 	q.flags.shutdownTimeout, q.flags.controlEvery = 30*time.Second, 5*time.Second
+	cmd.AddCommand(c.quickstartPostgres())
 	return cmd
 }
 

@@ -25,7 +25,8 @@ SIGTERM make it stop reading and commit what was read, within --shutdown-timeout
 again the next time. A second one ends it at once. When one of several pipelines fails, the others are stopped in the
 same way.
 
-Several processes may run the same file: they share the partitions.`,
+Several processes may run the same file of Kafka topics: they share the partitions. The log of a database goes to one of them: a second
+one waits for its slot, 75 seconds, and ends then.`,
 		Example: `  freshet run pipelines/orders.yaml
   freshet run shop --until-caught-up                     all pipelines of the project in shop, then end
   freshet run orders.yaml --set target.delta.commit.every=5s

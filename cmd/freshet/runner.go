@@ -30,7 +30,7 @@ type runFlags struct {
 func (f *runFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.BoolVar(&f.untilCaughtUp, "until-caught-up", false,
-		"end when everything is committed that the topics held at the start")
+		"end when everything is committed that the topics, or the database, held at the start")
 	fs.StringVar(&f.http, "http", "", "serve /metrics, /livez and /readyz on this address, such as "+
 		"127.0.0.1:7070 (default: no port)")
 	fs.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 30*time.Second,
