@@ -129,6 +129,7 @@ type run struct {
 
 	began    time.Time
 	answered atomic.Bool // the target has answered what it was asked, whatever it said
+	opened   atomic.Bool // the source is: it has asked where all lanes stand that are there
 
 	resuming chan struct{} // holds an element while Downstream asks where lanes stand
 }

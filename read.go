@@ -16,6 +16,7 @@ func (r *run) read(ctx context.Context) error {
 	if err := r.source.Open(ctx, downstream{r}); err != nil {
 		return ended(ctx, err)
 	}
+	r.opened.Store(true)
 	r.state("running")
 	r.log.Info("running")
 	defer r.state("stopping")

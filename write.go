@@ -257,11 +257,14 @@ func (w *writer) flush(ctx context.Context, g group) error {
 			}
 		}
 	}
-	if len(g.commits) == 0 && g.passed == nil && g.opens == 0 && !w.uncut {
-		return nil
+	if w.opened.Load() {
+		g.look, w.uncut = w.uncut, false
 	}
 	if w.uncut {
-		g.look, w.uncut = true, false
+		w.expectCut()
+	}
+	if len(g.commits) == 0 && g.passed == nil && g.opens == 0 && !g.look {
+		return nil
 	}
 	return w.handOver(ctx, g)
 }
@@ -407,7 +410,8 @@ func pauseAfter(strikes int) time.Duration {
 }
 
 // expectCut makes sure that a cut is looked for even if nothing comes: a process before may have ended between the commits
-// of a group and their cut.
+// of a group and their cut. It is looked for once the source is open: until then a cut would show only the tables that it has
+// come to, and what the newest one says of the progress of the others would be forgotten.
 func (w *writer) expectCut() {
 	if _, cuts := w.target.(Cutter); !cuts {
 		return
