@@ -84,7 +84,11 @@ func (s *Source) published(ctx context.Context) ([]*catalogTable, error) {
 		return nil, s.ailing(err)
 	}
 	if p == nil {
-		return s.publish(ctx, conn, all)
+		read, err := s.publish(ctx, conn, all)
+		if madeByAnother(err) {
+			return s.published(ctx)
+		}
+		return read, err
 	}
 	if err := s.rejoin(ctx, conn, p, all); err != nil {
 		return nil, err
@@ -164,8 +168,19 @@ func (s *Source) none(read []*catalogTable) error {
 }
 
 // resume checks slot and server against what the tables hold, makes the slot if no table holds anything, and returns where
-// tables start that hold nothing, and whether the slot was made.
+// tables start that hold nothing, and whether the slot was made. Another copy of the pipeline may be at work: so the slot is looked
+// at before the tables, and the end of the server's log behind them.
 func (s *Source) resume(ctx context.Context, conn *pgconn.PgConn, tables []*catalogTable) (pgoutput.LSN, bool, error) {
+	have, err := findSlot(ctx, conn, s.o.Slot, s.server.version)
+	if err != nil {
+		return 0, false, s.ailing(err)
+	}
+	if have != nil && have.confirmed == 0 && have.lost() == "" {
+		if err := s.outage(ctx, "wait for the slot "+s.o.Slot, errors.New("another connection is making it")); err != nil {
+			return 0, false, err
+		}
+		return s.resume(ctx, conn, tables)
+	}
 	held := map[string]pgoutput.LSN{}
 	for _, t := range tables {
 		name := s.o.Table(t.Schema, t.Name)
@@ -177,6 +192,9 @@ func (s *Source) resume(ctx context.Context, conn *pgconn.PgConn, tables []*cata
 			held[name] = pgoutput.LSN(at)
 		}
 	}
+	if s.server, err = identify(ctx, conn); err != nil {
+		return 0, false, s.ailing(err)
+	}
 	moved, err := s.followTimelines(ctx, conn, s.server, held)
 	if err == nil {
 		err = s.caughtUp(ctx, conn, held)
@@ -184,24 +202,26 @@ func (s *Source) resume(ctx context.Context, conn *pgconn.PgConn, tables []*cata
 	if err != nil {
 		return 0, false, err
 	}
-	have, err := findSlot(ctx, conn, s.o.Slot, s.server.version)
-	switch {
-	case err != nil:
-		return 0, false, s.ailing(err)
-	case have != nil:
+	if have != nil {
 		if err := have.check(s.o.Slot, s.server, held); err != nil {
 			return 0, false, err
 		}
 		return have.confirmed, false, s.noteTimelines(ctx, s.server, moved)
 	}
-	for _, name := range slices.Sorted(maps.Keys(held)) {
-		return 0, false, missing(s.o.Slot, name, held[name])
+	if names := slices.Sorted(maps.Keys(held)); len(names) > 0 {
+		if have, err = findSlot(ctx, conn, s.o.Slot, s.server.version); have != nil {
+			return s.resume(ctx, conn, tables)
+		}
+		return 0, false, errors.Join(err, missing(s.o.Slot, names[0], held[names[0]]))
 	}
 	if s.server.standby {
 		s.o.Log.Info("making a replication slot on a standby, which waits for the primary: SELECT pg_log_standby_snapshot() there ends that",
 			"slot", s.o.Slot)
 	}
 	at, err := createSlot(ctx, conn, s.o.Slot, s.server)
+	if madeByAnother(err) {
+		return s.resume(ctx, conn, tables)
+	}
 	if err != nil {
 		return 0, false, s.ailing(fmt.Errorf("create slot %s: %w", s.o.Slot, err))
 	}
@@ -375,8 +395,16 @@ func (s *Source) begin(ctx context.Context) error {
 		}
 	}
 	patience := time.Now().Add(s.o.Patience)
+	first, waited := !s.streamed, false
 	for {
 		err := s.connect(ctx)
+		waited = waited || slotInUse(err)
+		if err == nil && first && waited { // what the copy that had it has done, chunks of histories among that, is known only now
+			if err := s.relocate(ctx); err != nil {
+				s.hangUp()
+				return err
+			}
+		}
 		var known *freshet.Error
 		switch {
 		case err == nil:
@@ -441,6 +469,11 @@ func (s *Source) startOn(ctx context.Context, conn *pgconn.PgConn) error {
 	case have == nil:
 		return missing(s.o.Slot, s.order[0].name, s.position)
 	}
+	if have.confirmed > s.position && !s.streamed { // another copy of the pipeline had the slot
+		if err := s.relocate(ctx); err != nil {
+			return err
+		}
+	}
 	at := map[string]pgoutput.LSN{}
 	for _, f := range s.order {
 		at[f.name] = s.position // more than what it holds may be under way to it
@@ -460,7 +493,20 @@ func (s *Source) startOn(ctx context.Context, conn *pgconn.PgConn) error {
 	s.server = now
 	s.watching()
 	s.stream, err = startStream(ctx, conn, &s.o, s.position, now.version, &s.confirmed)
+	s.streamed = s.streamed || err == nil
 	return err
+}
+
+// relocate asks anew where all tables go on, of which another copy of the pipeline may have moved any. Nothing may be under way.
+func (s *Source) relocate(ctx context.Context) error {
+	for _, f := range s.order {
+		if err := s.locate(ctx, f, s.position, false); err != nil {
+			return err
+		}
+	}
+	s.position = s.least()
+	s.confirmed.Store(max(s.confirmed.Load(), uint64(s.position)))
+	return nil
 }
 
 // busy says who holds the slot.

@@ -208,6 +208,12 @@ func slotInUse(err error) bool {
 	return errors.As(err, &said) && said.Code == "55006"
 }
 
+// madeByAnother reports whether what was to be made is there by now. Source: "PostgreSQL Error Codes", duplicate_object, unique_violation.
+func madeByAnother(err error) bool {
+	var said *pgconn.PgError
+	return errors.As(err, &said) && (said.Code == "42710" || said.Code == "23505")
+}
+
 // holder says who reads from the slot.
 func holder(ctx context.Context, conn *pgconn.PgConn, name string) string {
 	rows, err := simple(ctx, conn, "SELECT a.pid, a.application_name, coalesce(host(a.client_addr), 'local') FROM "+

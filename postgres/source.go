@@ -33,6 +33,7 @@ type Source struct {
 	catalog   *pgconn.PgConn // for questions; nil: none is open
 	server    *server
 	stream    *stream // nil: it is to be begun
+	streamed  bool    // it was begun once
 	confirmed atomic.Uint64
 	unwatch   func()            // ends the watch; nil: it has not begun
 	notices   chan notice       // of the watch
