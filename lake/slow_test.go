@@ -344,12 +344,39 @@ func TestPark_StoreRefuses_HeldBackAlone(t *testing.T) {
 	})
 }
 
-// A table without others beside it is waited for.
+// A process that begins while the store of its table does not answer waits, and says so.
+func TestSlow_HangsFromTheFirst_Told(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := newSick(), mixed(37, 1, 6)
+		s.fall(hangs, "t0")
+		opts, told := patient(""), make(chan string, 1)
+		opts.Retry = tellOnce(told)
+		l := s.live(t, o, opts)
+		pass(time.Minute)
+		l.cancel()
+		<-l.ended
+		if len(told) == 0 {
+			t.Error("nobody is told that it waits")
+		}
+	})
+}
+
+// tellOnce puts what it is told of into the channel, as far as there is room.
+func tellOnce(told chan<- string) func(what string, err error) {
+	return func(what string, _ error) {
+		select {
+		case told <- what:
+		default:
+		}
+	}
+}
+
+// A table without others beside it is waited for, which is told.
 func TestSlow_OnlyTable_WaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, o := newSick(), mixed(36, 1, 6)
-		opts := patient("")
-		opts.Cuts.Always = true
+		opts, told := patient(""), make(chan string, 1)
+		opts.Cuts.Always, opts.Retry = true, tellOnce(told)
 		l := s.live(t, o, opts)
 		l.grow(2)
 		s.fall(hangs, "t0")
@@ -357,6 +384,9 @@ func TestSlow_OnlyTable_WaitedFor(t *testing.T) {
 		pass(time.Hour)
 		if s.snapshot(t, "t0_parked") != nil {
 			t.Error("its changes are parked, want that it is waited for")
+		}
+		if len(told) == 0 {
+			t.Error("nobody is told that it is waited for")
 		}
 		l.cancel()
 		if err := <-l.ended; err == nil {
