@@ -351,3 +351,32 @@ func TestDecode_EveryVariant_ReadWhole(t *testing.T) {
 		}
 	}
 }
+
+func TestSkim_EveryVariant_TellsWhatDecodeTells(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(captures(t), "*.pg1?.ndjson"))
+	if err != nil || len(files) < 10 {
+		t.Fatal(files, err)
+	}
+	rows := 0
+	for _, file := range files {
+		for _, variant := range []string{"v1", "v2_streaming", "v4_parallel"} {
+			var whole, skimmed pgoutput.Decoder
+			for i, raw := range payloads(t, file, variant) {
+				want, err := whole.Decode(raw)
+				if err != nil {
+					t.Fatalf("%s %s: message %d: %v", file, variant, i, err)
+				}
+				got, err := skimmed.Skim(raw)
+				if err != nil || got.Kind != want.Kind || got.XID != want.XID || got.Table != want.Table {
+					t.Fatalf("%s %s: message %d: got %+v, %v, want %+v", file, variant, i, got, err, want)
+				}
+				if want.New != nil || want.Old != nil {
+					rows++
+				}
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("got no rows in the captures, want some")
+	}
+}
