@@ -28,7 +28,7 @@ type History struct {
 	ChunkRows int64
 	// RowsPerSecond bounds how fast rows are read, over all connections. Default 0: no bound.
 	RowsPerSecond int64
-	// MaxAge is how long one transaction may last: a table without a usable key is read in one. Default 1 h.
+	// MaxAge is how long one transaction may last: a table without a key is read in one. Default 1 h.
 	MaxAge time.Duration
 	// NoFill leaves null, in rows that were there, what columns have that were added to a table since. Else they are read again for
 	// that: each is returned as an update.

@@ -65,6 +65,7 @@ type load struct {
 	indices []int                   // of the key's columns in the rows of the log
 	of      *Table                  // that indices are of
 	values  [2][][]byte             // of a change: the key before, and after
+	ranks   ranks                   // of keys that only the server can put in order
 }
 
 // batch is one without rows.
@@ -194,10 +195,24 @@ type left struct {
 
 // sides says what becomes of the rows of a change: of the one before, and of the one after.
 func (l *load) sides(m *pgoutput.Message, t *transaction) (before, after left) {
+	old, key := l.keysOf(m)
+	if m.New != nil {
+		after = l.side(key, t)
+		before = after
+	}
+	if m.Old != nil {
+		before = l.side(old, t)
+	}
+	return before, after
+}
+
+// keysOf are the keys of the row before a change, and of the one after; nil: the log does not say it, or there is none. They last until
+// the next call.
+func (l *load) keysOf(m *pgoutput.Message) (before, after [][]byte) {
 	if l.of != l.feed.table {
 		l.find(l.feed.table)
 	}
-	row := func(at int, sent, known pgoutput.Tuple) left {
+	row := func(at int, sent, known pgoutput.Tuple) [][]byte {
 		l.values[at] = l.values[at][:0]
 		for _, i := range l.indices {
 			var v []byte
@@ -209,11 +224,10 @@ func (l *load) sides(m *pgoutput.Message, t *transaction) (before, after left) {
 			}
 			l.values[at] = append(l.values[at], v)
 		}
-		return l.side(l.values[at], t)
+		return l.values[at]
 	}
 	if m.New != nil {
 		after = row(1, m.New, m.Old)
-		before = after
 	}
 	if m.Old != nil {
 		before = row(0, m.Old, nil)
@@ -231,11 +245,11 @@ func (l *load) find(t *Table) {
 
 // side says what becomes of a change to the row of this key. If it is left out that is noted.
 func (l *load) side(values [][]byte, t *transaction) left {
-	if l.ended || l.upto != nil && l.upto.compare(l.key, values) <= 0 {
+	if l.ended || l.upto != nil && l.within(l.done, l.upto, values) {
 		return left{}
 	}
 	for _, w := range l.windows {
-		if w.upto != nil && w.upto.compare(l.key, values) > 0 {
+		if w.upto != nil && !l.within(w.seq, w.upto, values) {
 			continue
 		}
 		if w.seen.sight(t) == unseen {
@@ -245,7 +259,7 @@ func (l *load) side(values [][]byte, t *transaction) left {
 	}
 	l.hidden[t.xid] = t.end
 	for _, c := range l.ahead {
-		if c.upto == nil || c.upto.compare(l.key, values) <= 0 {
+		if c.upto == nil || l.within(c.seq, c.upto, values) {
 			return left{covered: c.seq}
 		}
 	}

@@ -218,8 +218,14 @@ func (m *mirror) disturb(t *testing.T, seed uint64, mode lake.Mode) {
 	wait()
 }
 
-// playBack applies the changes that the table holds, and returns the rows that are left.
+// playBack applies the changes that the table holds, and returns the rows that are left. The first column is the key.
 func (m *mirror) playBack(t *testing.T, table string, columns []string) (rows []string) {
+	t.Helper()
+	return m.playBackBy(t, table, 1, columns)
+}
+
+// playBackBy is playBack where the first so many columns are the key.
+func (m *mirror) playBackBy(t *testing.T, table string, keys int, columns []string) (rows []string) {
 	t.Helper()
 	all := m.values(t, "public_"+table, append([]string{lake.CommitVersionColumn, lake.OrdinalColumn, lake.ChangeTypeColumn,
 		"_unsent", lake.CommittedAtColumn}, columns...)...)
@@ -230,7 +236,8 @@ func (m *mirror) playBack(t *testing.T, table string, columns []string) (rows []
 	state, moved, loaded := map[string][]string{}, []string(nil), map[string]string{}
 	for _, c := range all {
 		kind, unsent, at, row := c[2], c[3], c[4], c[5:]
-		old := state[row[0]]
+		key := strings.Join(row[:keys], "|")
+		old := state[key]
 		switch {
 		case kind == "truncate": // rows that were loaded after it stand before it
 			maps.DeleteFunc(state, func(key string, _ []string) bool { return loaded[key] < at })
@@ -238,10 +245,10 @@ func (m *mirror) playBack(t *testing.T, table string, columns []string) (rows []
 			kind == "update_postimage" && old == nil && moved == nil):
 			t.Fatalf("%s: %v finds the row %v", table, c, old)
 		case kind == "delete":
-			delete(state, row[0])
+			delete(state, key)
 		case kind == "update_preimage":
 			moved = old
-			delete(state, row[0])
+			delete(state, key)
 		default:
 			if moved != nil {
 				old, moved = moved, nil
@@ -252,9 +259,9 @@ func (m *mirror) playBack(t *testing.T, table string, columns []string) (rows []
 					row[i] = old[i]
 				}
 			}
-			state[row[0]] = row
-			if loaded[row[0]] = ""; order(c[0]) < 1<<20 { // a chunk's
-				loaded[row[0]] = at
+			state[key] = row
+			if loaded[key] = ""; order(c[0]) < 1<<20 { // a chunk's
+				loaded[key] = at
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -13,16 +14,23 @@ import (
 
 // keyColumn is a column by whose order a table is cut into chunks.
 type keyColumn struct {
-	name    string
-	compare func(a, b []byte) int // as the server orders the values, given as text
+	name      string
+	typed     string                // its type, as SQL takes it
+	collation string                // " COLLATE …", or ""
+	compare   func(a, b []byte) int // as the server orders the values, given as text; nil: only the server can
+}
+
+// ordered reports whether the order of keys is known here, and not to the server alone.
+func ordered(key []keyColumn) bool {
+	return !slices.ContainsFunc(key, func(k keyColumn) bool { return k.compare == nil })
 }
 
 // oidUUID is the type uuid.
 const oidUUID = 2950
 
-// keyColumns are the columns by which rows of the table can be told apart and put in order as the server does: those of the
-// primary key, or of the index that is the replica identity, since the log names deleted rows by it. nil: there are none, or
-// their order is the server's alone, as that of text in most languages. Errors: those of the connection.
+// keyColumns are the columns by which rows of the table can be told apart and put in order: those of the primary key, or of the index
+// that is the replica identity, since the log names deleted rows by it; nil: there are none. The order of some is the server's alone, as
+// that of text in most languages. Errors: those of the connection.
 func (t *typeMap) keyColumns(ctx context.Context, conn *pgconn.PgConn, table *catalogTable) ([]keyColumn, error) {
 	found, err := query(ctx, conn, `
 select a.attname, a.atttypid, a.atttypmod, case
@@ -30,7 +38,8 @@ select a.attname, a.atttypid, a.atttypmod, case
   when co.collname = 'default' then (select coalesce(to_jsonb(d)->>'datlocprovider', 'c') = 'b'
     or coalesce(to_jsonb(d)->>'datlocprovider', 'c') = 'c' and d.datcollate in ('C', 'POSIX')
     from pg_catalog.pg_database d where d.datname = pg_catalog.current_database())
-  else false end
+  else false end, pg_catalog.format_type(a.atttypid, a.atttypmod),
+  (select quote_ident(s.nspname) || '.' || quote_ident(co.collname) from pg_catalog.pg_namespace s where s.oid = co.collnamespace)
 from pg_catalog.pg_index i
   cross join lateral unnest(i.indkey::int2[]) with ordinality k(attnum, place)
   join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
@@ -42,11 +51,11 @@ order by k.place`, strconv.FormatUint(uint64(table.OID), 10), string(table.Ident
 	}
 	var key []keyColumn
 	for _, r := range found {
-		compare := t.comparison(uint32(number(r[1])), int32(number(r[2])), r[3][0] == 't')
-		if compare == nil {
-			return nil, nil
+		k := keyColumn{name: string(r[0]), typed: string(r[4]), compare: t.comparison(uint32(number(r[1])), int32(number(r[2])), r[3][0] == 't')}
+		if len(r[5]) > 0 {
+			k.collation = " collate " + string(r[5])
 		}
-		key = append(key, keyColumn{name: string(r[0]), compare: compare})
+		key = append(key, k)
 	}
 	return key, nil
 }

@@ -141,6 +141,9 @@ func (o *Originals) Table(ctx context.Context, schema, name string, known *arrow
 	if r.order, err = o.types.keyColumns(ctx, o.conn, &t); err != nil {
 		return nil, err
 	}
+	if !ordered(r.order) {
+		r.order = nil
+	}
 	return r, nil
 }
 

@@ -297,6 +297,11 @@ func (s *Source) change(ctx context.Context, m *pgoutput.Message) error {
 		s.mends.touch(f, m)
 	}
 	if s.wants(f) {
+		if f.load != nil {
+			if err := f.load.rank(ctx, s, m, s.current.transaction); err != nil {
+				return err
+			}
+		}
 		f.change(m, &s.current)
 		s.waiting++
 		if (f.bytes >= momentBytes || len(f.seqs) >= momentRows) && s.alone() {

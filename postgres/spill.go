@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 
 	"github.com/freshet-io/freshet"
@@ -91,10 +92,8 @@ func (c *changes) read() (*changesReader, error) {
 	if err := c.out.Flush(); err != nil {
 		return nil, spillError(err)
 	}
-	if _, err := c.file.Seek(0, io.SeekStart); err != nil {
-		return nil, spillError(err)
-	}
-	return &changesReader{in: bufio.NewReaderSize(c.file, 256<<10)}, nil
+	whole := io.NewSectionReader(c.file, 0, math.MaxInt64) // several may read
+	return &changesReader{in: bufio.NewReaderSize(whole, 256<<10)}, nil
 }
 
 // changesReader yields messages.

@@ -81,7 +81,7 @@ func (h *History) shape() shape {
 		{name: "chunk_rows", doc: "How many rows one transaction reads at most. Default: 200000.", is: whole(&h.ChunkRows, 1)},
 		{name: "rows_per_second", doc: "How many rows are read in a second, over all connections. Default: no bound.",
 			is: whole(&h.RowsPerSecond, 1)},
-		{name: "max_age", doc: "How long one transaction may last: tables without a usable key are read in one. Default: 1h.",
+		{name: "max_age", doc: "How long one transaction may last: tables without a key are read in one. Default: 1h.",
 			is: duration(&h.MaxAge)},
 		{name: "added", doc: "What rows that were there get in a column that was added. read: what they have in it; the table is read " +
 			"again for that. null: nothing. Default: read.", is: word(&h.Added, "read", "null")},

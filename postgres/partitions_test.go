@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/freshet-io/freshet/lake"
+)
+
+const partsDDL = `
+create table public.parts (id int, place text, n int, primary key (id)) partition by range (id);
+create table public.parts_a partition of public.parts for values from (0) to (1000);
+create table public.parts_b partition of public.parts for values from (1000) to (2000);
+create table public.parts_c (id int not null, n int, place text, primary key (id));
+create table public.parts_d partition of public.parts for values from (3000) to (4000);
+insert into public.parts select g, 'x', 0 from generate_series(0, 1999) g;
+insert into public.parts select g, 'x', 0 from generate_series(3000, 3099) g;
+create table public.base (id int primary key, v text);
+create table public.derived (extra int, primary key (id)) inherits (public.base);
+insert into public.base select g, 'base' from generate_series(1, 300) g;
+insert into public.derived select g, 'derived', g from generate_series(200, 700) g;`
+
+// A partitioned table is one, or each of its partitions is, as the publication says; one that inherits is one of its own, and its rows
+// are not its parent's. Partitions are attached and detached, and rows move among them, while tables are loaded.
+func TestHistory_PartitionsAndHeirs_LoadedAsPublished(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, partsDDL)
+		root, leaves := newMirror(t, address), newMirror(t, address)
+		root.options.Slot = "r" + root.options.Slot[1:]
+		root.options.Tables = []string{"public.parts", "public.base", "public.derived"}
+		leaves.options.Slot = "l" + leaves.options.Slot[1:]
+		leaves.options.Publication = "leaves"
+		do(t, conn, "create publication leaves for table public.parts, only public.base")
+		mirrors := []*mirror{root, leaves}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		done := make(chan error, len(mirrors))
+		for _, m := range mirrors {
+			m.options.History.ChunkRows = 40
+			go func() { done <- m.pipeline(m.source(t, false), lake.Mirror).Run(ctx) }()
+		}
+		for n := range 40 {
+			do(t, conn, fmt.Sprintf("update public.parts set n = %[1]d where id %% 40 = %[1]d; delete from public.parts where id = 1900 + %[1]d; update public.parts set id = 1900 + id where id = %[1]d; "+
+				"delete from public.parts where id = %[1]d + 1950; insert into public.parts values (%[1]d + 1950, 'again', 1) on conflict do nothing; "+
+				"update only public.base set v = 'changed' where id = %[1]d; update public.derived set extra = -1 where id = %[1]d + 300", n))
+			if n == 15 {
+				do(t, conn, "alter table public.parts attach partition public.parts_c for values from (2000) to (3000)")
+				do(t, conn, "alter table public.parts detach partition public.parts_d")
+			}
+			if n >= 15 {
+				do(t, conn, fmt.Sprintf("insert into public.parts values (%d, 'attached', 1)", 2000+n))
+			}
+		}
+		cancel()
+		for range mirrors {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, m := range mirrors {
+			m.catchUp(t)
+			sameRows(t, "base", m.rows(t, "public_base", "id", "v"), onlyRows(t, address, "base", "id", "v"))
+		}
+		sameRows(t, "derived", root.rows(t, "public_derived", "id", "v", "extra"), truth(t, conn, "derived", "id", "v", "extra"))
+		sameRows(t, "parts", slices.DeleteFunc(root.rows(t, "public_parts", "id", "place", "n"), detached),
+			slices.DeleteFunc(truth(t, conn, "parts", "id", "place", "n"), detached))
+		for _, leaf := range []string{"parts_a", "parts_b", "parts_c"} {
+			sameRows(t, leaf, leaves.rows(t, "public_"+leaf, "id", "place", "n"), truth(t, conn, leaf, "id", "place", "n"))
+		}
+		if _, both := leaves.stores["public_parts"]; both {
+			t.Error("got the partitioned table beside its partitions, want those alone")
+		}
+	})
+}
+
+// detached reports whether a row is of the partition that was detached: the log does not say that its rows are gone.
+func detached(row string) bool {
+	var id int
+	_, _ = fmt.Sscanf(row, "|%d|", &id)
+	return id >= 3000
+}
+
+// onlyRows are the rows of a table itself, without those of tables that inherit from it.
+func onlyRows(t *testing.T, address, table string, columns ...string) []string {
+	t.Helper()
+	conn := connect(t, address)
+	do(t, conn, "create or replace view public.bare_"+table+" as select * from only public."+table)
+	return truth(t, conn, "bare_"+table, columns...)
+}
