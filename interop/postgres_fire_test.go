@@ -236,7 +236,7 @@ func TestPostgres_UnderFire_MirrorAndLogAreTheSource(t *testing.T) {
 	w, through := newWorld(t, server.address(), random), newWire(t, server.host())
 	m := newMirrored(t, w, through.address(server.address()), random)
 	m.server, m.wire = server, through
-	for round := range rounds(t, 3) {
+	for round := range rounds(t, 2) {
 		stop := w.live()
 		if m.store != nil {
 			m.store.percent.Store(int64(random.IntN(15)))
