@@ -27,8 +27,11 @@ var errUndivided = errors.New("rows that depend on each other")
 const maxShares = 1024
 
 // spills reports whether gathered rows may be taken share by share: nothing but their place orders them, and nothing besides
-// the table is to be told of them.
-func (o *TargetOptions) spills() bool { return o.empties() }
+// the table is to be told of them. Where deletes are ignored, a row that came under another key is told from one by both of its sides.
+func (o *TargetOptions) spills() bool {
+	return (o.Mode == Mirror || o.Mode == Upsert) && len(o.Key.SequenceBy) == 0 &&
+		(o.Key.Deletes == HardDeletes || o.Key.Deletes == SoftDeletes)
+}
 
 // spill moves what is gathered out of memory, if it is more than may be.
 func (t *table) spill() error {
