@@ -71,7 +71,8 @@ func (s *ownServer) restart(kill bool) {
 	} else {
 		s.do("stop")
 	}
-	s.do("start")
+	// Processes of a server that was killed end a little later, and hold its memory until then.
+	waitUntil(s.t, patience, "the server is up again", func() bool { return s.command("start").Run() == nil })
 }
 
 // host is the host and port of the server.
