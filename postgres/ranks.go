@@ -43,9 +43,7 @@ func (l *load) rank(ctx context.Context, s *Source, m *pgoutput.Message, t *tran
 		return nil
 	}
 	if l.ranks.of != t {
-		if err := l.beginRanks(t); err != nil {
-			return err
-		}
+		return fmt.Errorf("load %s: a transaction that was not read ahead changes it", l.feed.name)
 	}
 	for range 2 {
 		before, after := l.keysOf(m)
@@ -68,6 +66,18 @@ func (r *ranks) has(key [][]byte) bool {
 	return key == nil || known
 }
 
+// readRanks has the loads that the transaction concerns read ahead in it, before it is decoded.
+func (h *history) readRanks(t *transaction) error {
+	for _, l := range h.loads {
+		if _, touched := t.touched[l.oid]; touched && l.served() && !l.ended {
+			if err := l.beginRanks(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // beginRanks begins to read ahead in a transaction, whose changes all meet the same bounds.
 func (l *load) beginRanks(t *transaction) (err error) {
 	r := ranks{of: t, places: map[int64]int{}}
@@ -84,7 +94,8 @@ func (l *load) beginRanks(t *transaction) (err error) {
 	for _, c := range l.ahead {
 		add(c.seq, c.upto)
 	}
-	r.reader, err = t.reader()
+	messages, err := t.ahead()
+	r.reader = &transactionReader{transaction: t, messages: messages}
 	l.ranks = r
 	return err
 }

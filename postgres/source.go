@@ -204,6 +204,9 @@ func (s *Source) arrived(ctx context.Context, a arrival, ok bool) error {
 	if s.bytes > 0 && (a.transaction.tables || s.bytes+a.transaction.changes.size > momentBytes) {
 		s.emit() // a transaction that may come in parts is alone in them
 	}
+	if err := s.history.readRanks(a.transaction); err != nil {
+		return err
+	}
 	r, err := a.transaction.reader()
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/freshet-io/freshet"
 )
@@ -82,6 +83,14 @@ func (c *changes) drop() {
 		c.file.Close()
 		c.file = nil
 	}
+}
+
+// ahead returns what yields the messages for one who reads them before read's reader, which is asked for later.
+func (c *changes) ahead() (*changesReader, error) {
+	if c.file == nil {
+		return &changesReader{blocks: slices.Clone(c.blocks)}, nil
+	}
+	return c.read()
 }
 
 // read returns what yields the messages from the first one on, once; nothing is added meanwhile.
