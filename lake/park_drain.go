@@ -15,12 +15,11 @@ import (
 )
 
 // resume is where the lanes go on that the table has at main: there, or where their changes were parked last. What is parked
-// of a table that is no longer held back is taken up first, or, where it is much, beside the stream.
+// of a table that is no longer held back is taken up first, or, where it is much, beside the stream. Nothing does so now.
 func (p *park) resume(ctx context.Context, main freshet.Progress) (freshet.Progress, error) {
 	if p == nil || len(main) == 0 {
 		return main, nil
 	}
-	p.stopDrain()
 	snap, err := p.log.look(ctx)
 	if err != nil {
 		return nil, explain(p.log.name, err)
@@ -279,8 +278,8 @@ func (p *park) stopDrain() {
 	}
 }
 
-// run takes up until nothing is left. Of a slow table it goes on, with what comes, until a commit of some of it is quick
-// again: then the table is slow no more.
+// run takes up what is parked, and what comes, until it is stopped: what is parked after the lanes are to be asked for anew may
+// be the last of them for long. A table is slow until a commit of some of it is quick again.
 func (d *drainer) run(ctx context.Context) {
 	_, slow := d.p.isSlow()
 	for {
@@ -299,9 +298,6 @@ func (d *drainer) run(ctx context.Context) {
 		d.p.mu.Unlock()
 		if left.rows > 0 {
 			continue
-		}
-		if !slow {
-			return
 		}
 		select {
 		case <-d.p.more:

@@ -22,6 +22,7 @@ func (a *Target) Resume(ctx context.Context, table string, lanes []freshet.Lane)
 	if err != nil {
 		return nil, err
 	}
+	t.park.stopDrain() // it has the key index
 	made := false
 	p, err := t.standing(ctx, lanes, func(ctx context.Context) (freshet.Progress, error) {
 		snap, err := t.look(ctx)
