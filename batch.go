@@ -50,6 +50,10 @@ type Batch struct {
 	Covered   []int64
 	CoveredBy Lane
 
+	// Beside are lanes of the table whose next batches show changes that this one leaves out. It is committed only if nobody else
+	// has moved them since they were resumed: what is shown then may be older than what was left out.
+	Beside []Lane
+
 	// Behind is where the rows stand among the changes of several lanes, for whoever puts these in order: behind a seq of another
 	// lane. nil: each at its own seq.
 	Behind *Place

@@ -24,6 +24,7 @@ type commit struct {
 	adds      []delta.Add
 	writers   []*delta.Writer // of adds, to delete them
 	lanes     map[freshet.Lane]*stretch
+	steady    map[freshet.Lane]bool // lanes that nobody else may have moved
 	rows      int64
 	bytes     int64
 	rejects   *sealedRejects // nil: none
@@ -83,6 +84,7 @@ func (c *commit) run(ctx context.Context) (freshet.Committed, error) {
 	if err != nil {
 		return freshet.Committed{}, explain(c.t.name, err)
 	}
+	c.t.stand(ends(c.lanes))
 	c.t.landed(done.Snapshot)
 	result := freshet.Committed{Table: c.t.name, Version: done.Version, Progress: ends(c.lanes), Rows: c.rows,
 		Bytes: c.bytes, Files: len(c.adds) + c.files, Retries: done.Retries}
@@ -177,6 +179,37 @@ func (c *commit) knownSnapshot() *delta.Snapshot {
 	return c.t.snap
 }
 
+// stand takes note of where lanes stand.
+func (t *table) stand(p freshet.Progress) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stands == nil {
+		t.stands = freshet.Progress{}
+	}
+	maps.Copy(t.stands, p)
+}
+
+// steadies has the commit depend on lanes that show what it leaves out. Errors: ErrStale when somebody else has moved them.
+func (c *commit) steadies(set txns, snap *delta.Snapshot) error {
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	for l := range c.steady {
+		if c.lanes[l] != nil {
+			continue // it moves them itself, from where it expects them
+		}
+		id := c.t.a.form().lane(l)
+		v, ok := snap.Txn(id)
+		if !ok {
+			continue
+		}
+		if stood, known := c.t.stands[l]; known && v > stood {
+			return fmt.Errorf("%w: %s beside it is at %d, wanted %d", freshet.ErrStale, l, v, stood)
+		}
+		set[id] = v
+	}
+	return nil
+}
+
 // expected is the progress that the commit records. Errors: ErrStale when the snapshot is not what the rows started from.
 func (c *commit) expected(snap *delta.Snapshot) (txns, error) {
 	f := c.t.a.form()
@@ -190,6 +223,9 @@ func (c *commit) expected(snap *delta.Snapshot) (txns, error) {
 			return nil, fmt.Errorf("%w: %w", freshet.ErrStale, err)
 		}
 		f.record(set, l, s.last)
+	}
+	if err := c.steadies(set, snap); err != nil {
+		return nil, err
 	}
 	for _, b := range c.t.a.beside {
 		set[besideTxn(b.Name(c.t.name))] = 1

@@ -226,3 +226,35 @@ func TestAppend_FrozenBetweenQuarantineAndTable_EachOnce(t *testing.T) {
 	freshettest.CheckOnce(t, "rows", w.rows(t, "t"), want)
 	freshettest.CheckOnce(t, "rejects", w.rejects(t, "t"), map[string][]int64{lane.String(): {1, 2, 8}})
 }
+
+// A commit of a process that is gone lands after its successor has asked how far a lane is, which leaves something out because that
+// lane is still to show it.
+func TestCommit_LaneBesideMovedByAnother_Stale(t *testing.T) {
+	w := newWorld()
+	stream, history := freshettest.Lane(0), freshettest.Lane(1)
+	starts := freshet.Progress{stream: -1, history: -1}
+	gone, next := w.running(t, nil), w.running(t, nil)
+	start(t, gone, starts)
+	commit(t, gone, batch(stream, -1, 2))
+	start(t, next, starts)
+	late := sealed(t, gone, batch(history, -1, 4))
+	if _, err := late.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	leaves := batch(stream, 2, 5)
+	leaves.Beside = []freshet.Lane{history}
+	c := sealed(t, next, leaves)
+	if _, err := c.Run(t.Context()); !errors.Is(err, freshet.ErrStale) {
+		t.Fatalf("got %v, want ErrStale", err)
+	}
+	c.Abort()
+	start(t, next, starts)
+	for _, b := range []*freshet.Batch{batch(stream, 2, 6), batch(history, 4, 7), batch(stream, 6, 9)} {
+		if b.Lane == stream {
+			b.Beside = []freshet.Lane{history}
+		}
+		commit(t, next, b)
+	}
+	freshettest.CheckOnce(t, "rows", w.rows(t, "t"),
+		map[string][]int64{stream.String(): {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, history.String(): {0, 1, 2, 3, 4, 5, 6, 7}})
+}

@@ -321,7 +321,7 @@ func (g *Group) holds(part int, table string, b *freshet.Batch) int64 {
 func copyOf(b *freshet.Batch, table string) *freshet.Batch {
 	c := &freshet.Batch{Table: table, Lane: b.Lane, After: b.After, Last: b.Last, Rows: b.Rows, Kinds: b.Kinds,
 		Unsent: b.Unsent, Stamps: b.Stamps, Seqs: b.Seqs, Places: b.Places, Records: b.Records, Bytes: b.Bytes,
-		Newest: b.Newest, ReadAt: b.ReadAt, Unfinished: b.Unfinished, Covered: b.Covered, CoveredBy: b.CoveredBy,
+		Newest: b.Newest, ReadAt: b.ReadAt, Unfinished: b.Unfinished, Covered: b.Covered, CoveredBy: b.CoveredBy, Beside: b.Beside,
 		Behind: b.Behind}
 	if c.Rows != nil {
 		c.Rows.Retain()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
 
@@ -35,7 +36,7 @@ type place struct {
 	row int32
 }
 
-// hold finds out what quarantine has of the lanes, whose progress in the main table is p.
+// hold takes note of where the lanes stand in the main table, which is p, and finds out what quarantine has of them.
 func (t *table) hold(ctx context.Context, p freshet.Progress) error {
 	if len(p) == 0 {
 		return nil
@@ -64,11 +65,10 @@ func (t *table) hold(ctx context.Context, p freshet.Progress) error {
 			}
 		}
 	}
+	t.stand(p)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for l, h := range held {
-		t.held[l] = h
-	}
+	maps.Copy(t.held, held)
 	return nil
 }
 

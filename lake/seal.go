@@ -113,7 +113,7 @@ func (t *table) sealAll(ctx context.Context) (freshet.Commit, error) {
 
 func (t *table) seal(ctx context.Context) (*commit, error) {
 	c := &commit{t: t, schema: t.schema, from: t.from, lanes: t.lanes, rows: t.rows, writers: t.writers(), keyed: t.keyed,
-		late: t.late}
+		late: t.late, steady: t.steady}
 	for _, w := range c.writers {
 		adds, err := w.Close(ctx)
 		if err != nil {

@@ -213,6 +213,7 @@ type table struct {
 	starts     freshet.Progress // of our lanes, to be recorded with the table's creation
 	quarantine *quarantine
 	held       map[freshet.Lane]*heldLane // what quarantine has of each lane
+	stands     freshet.Progress           // of each lane when it was resumed, or as this process committed it last
 
 	tombstones *tombstones // nil: deleted keys need none
 	deleted    *deleteLog  // nil: deleted rows go nowhere

@@ -39,7 +39,8 @@ type writing struct {
 	generated []string        // the names of its generated columns
 	full      []*delta.Writer // with narrower schemas, before the batches' columns grew
 	lanes     map[freshet.Lane]*stretch
-	rejects   *rejectWriter // nil: none
+	steady    map[freshet.Lane]bool // lanes that nobody else may have moved
+	rejects   *rejectWriter         // nil: none
 	rows      int64
 	late      freshet.Day // the first day that was over when rows of it came; 0: none
 }
@@ -94,6 +95,12 @@ func (a *Target) Write(ctx context.Context, b *freshet.Batch) (rejected int64, e
 		s.last = b.Last
 	} else {
 		t.lanes[b.Lane] = &stretch{b.After, b.Last}
+	}
+	for _, l := range b.Beside {
+		if t.steady == nil {
+			t.steady = map[freshet.Lane]bool{}
+		}
+		t.steady[l] = true
 	}
 	return int64(len(b.Rejects) - before), nil
 }

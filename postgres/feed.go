@@ -222,6 +222,9 @@ func (f *feed) stay(how string) *freshet.RejectError {
 func (f *feed) take(last int64, unfinished bool) *freshet.Batch {
 	b := &freshet.Batch{Table: f.name, Lane: f.lane, After: f.after, Last: last, Rejects: f.rejects, Bytes: f.bytes,
 		ReadAt: f.readAt, Unfinished: unfinished}
+	if f.load != nil {
+		b.Beside = []freshet.Lane{f.load.lane}
+	}
 	if f.newest != 0 {
 		b.Newest = time.UnixMicro(f.newest).UTC()
 	}
