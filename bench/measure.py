@@ -165,5 +165,10 @@ def added(table, versions=None):
     return files, stored, rows
 
 
+def rows_of(table, column):
+    """Rows that the table has now, by our own scan of the column."""
+    return steps_in(run([ROOT / "bin/bench-ours", "scan", table, column])["printed"])["scan"]["rows"]
+
+
 def newest(table):
     return max(int(f.stem) for f in (table / "_delta_log").glob("*.json"))
