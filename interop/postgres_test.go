@@ -175,7 +175,7 @@ func TestInit_FromADatabase_PipelineRuns(t *testing.T) {
 		if left() != "" {
 			t.Errorf("got %s, want neither slot nor publication", left())
 		}
-		if said := command(t, 2, env, "run", dir, "--until-caught-up"); !strings.Contains(said, "FRE-2101") {
+		if said := command(t, 2, env, "run", dir, "--until-caught-up"); !strings.Contains(said, "FRE-2106") {
 			t.Errorf("got %s, want a gap", said)
 		}
 	})
