@@ -43,25 +43,28 @@ def tree(pid):
 
 
 def usage(pid):
-    """CPU seconds and peak memory so far of those of the tree that live."""
-    cpu = peak = 0
+    """CPU seconds and peak memory so far of those of the tree that live, and what they hold now besides mapped files."""
+    cpu = peak = anonymous = 0
     for each in tree(pid):
         try:
             fields = Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
-            held = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{each}/status").read_text())
+            status = Path(f"/proc/{each}/status").read_text()
+            held, own = re.search(r"VmHWM:\s+(\d+)", status), re.search(r"RssAnon:\s+(\d+)", status)
         except OSError:
             continue
         cpu += (int(fields[11]) + int(fields[12])) / TICK
         peak += int(held[1]) / 1024 if held else 0
-    return cpu, peak
+        anonymous += int(own[1]) / 1024 if own else 0
+    return cpu, peak, anonymous
 
 
 def run(command, until=None, env=None):
-    """Runs to the end, or until the function says so and then by SIGTERM. Wall time, CPU seconds, peak MiB, and what it printed.
+    """Runs to the end, or until the function says so and then by SIGTERM. Wall time, CPU seconds, peak MiB, with mapped files and (as far
+    as looks every tenth of a second show) without, and what it printed.
 
     What the kernel accounts a finished child leaves out children that nobody waited for, so the tree is watched, too.
     """
-    begin, seen, ended = time.time(), [0, 0], threading.Event()
+    begin, seen, ended = time.time(), [0, 0, 0], threading.Event()
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env and {**os.environ, **env})
 
     def watch():
@@ -86,7 +89,12 @@ def run(command, until=None, env=None):
     if process.returncode and (until is None or process.returncode != -signal.SIGTERM):
         sys.exit(f"{command}: exit {process.returncode}\n{printed[process.stderr][-3000:]}")
     return dict(wall=wall, cpu=max(seen[0], used.ru_utime + used.ru_stime), rss=max(seen[1], used.ru_maxrss / 1024),
-                printed=printed[process.stdout])
+                anonymous=seen[2], printed=printed[process.stdout])
+
+
+def memory_of(got):
+    """The figures of memory of a run."""
+    return dict(rss_mib=got["rss"], anonymous_mib=got["anonymous"])
 
 
 def steps(*command, env=None):
@@ -116,7 +124,7 @@ class step:
         return self
 
     def __exit__(self, kind, *_):
-        wall, (cpu, peak) = time.time() - self.begin, usage(os.getpid())
+        wall, (cpu, peak, _) = time.time() - self.begin, usage(os.getpid())
         if kind is None:
             print(json.dumps(dict(step=self.name, wall_s=round(wall, 3), cpu_s=round(cpu - self.cpu, 2), rss_mib=round(peak), **self.more)),
                   flush=True)

@@ -22,7 +22,7 @@ import sys
 import time
 
 import measure
-from measure import ROOT, added, newest, rows_of, run
+from measure import ROOT, added, memory_of, newest, rows_of, run
 
 measure.enter()
 
@@ -136,7 +136,7 @@ def load(race):
         if rows != race.args.rows:
             sys.exit(f"{rows} rows, wanted {race.args.rows}")
         figures.append(dict(rows_per_cpu_s=rows / got["cpu"], rows_per_s=rows / got["wall"], copy_rows_per_s=rows / copied,
-                            rss_mib=got["rss"], cpu_s=got["cpu"], wall_s=got["wall"], stored_mb=stored / 1e6, files=files))
+                            **memory_of(got), cpu_s=got["cpu"], wall_s=got["wall"], stored_mb=stored / 1e6, files=files))
         race.end()
     race.report(f"load of {race.args.rows} trips", figures)
 
@@ -163,7 +163,7 @@ def stream(race):
         if left != n // 2:
             sys.exit(f"{left} rows, wanted {n // 2}")
         figures.append(dict(changes_per_s=changes / got["wall"], changes_per_cpu_s=changes / got["cpu"], server_changes_per_s=changes / floor,
-                            cpu_share=got["cpu"] / got["wall"], rss_mib=got["rss"], cpu_s=got["cpu"], wall_s=got["wall"]))
+                            cpu_share=got["cpu"] / got["wall"], **memory_of(got), cpu_s=got["cpu"], wall_s=got["wall"]))
         race.end()
     race.report(f"stream of {n} inserts, {n} updates, {n // 2} deletes", figures)
 
@@ -182,7 +182,7 @@ def transaction(race):
         rows = rows_of(lake / "trips", "id")
         if rows != n:
             sys.exit(f"{rows} rows, wanted {n}")
-        figures.append(dict(commits=len(commits), rss_mib=got["rss"], cpu_s=got["cpu"], wall_s=got["wall"], rows_per_cpu_s=n / got["cpu"]))
+        figures.append(dict(commits=len(commits), **memory_of(got), cpu_s=got["cpu"], wall_s=got["wall"], rows_per_cpu_s=n / got["cpu"]))
         race.end()
     race.report(f"one transaction of {n} rows", figures)
 
@@ -213,7 +213,7 @@ def fresh(race):
         got = race.run(file, until=drive)
         late = delays(lake / "pgbench_history", before)
         figures.append(dict(p50_s=late[len(late) // 2], p99_s=late[int(len(late) * .99)], max_s=late[-1], rows=len(late), tps=seen[0],
-                            tps_alone=alone, cpu_share=got["cpu"] / got["wall"], rss_mib=got["rss"]))
+                            tps_alone=alone, cpu_share=got["cpu"] / got["wall"], **memory_of(got)))
         race.end()
     race.report("pgbench, commit to visible at every=1s", figures)
 
@@ -269,7 +269,7 @@ def tables(race):
         got = race.run(file, until=drive)
         late = sorted(sum((delays(lake / f"t{i}", v) for i, v in before.items()), []))
         figures.append(dict(p50_s=late[len(late) // 2], p99_s=late[int(len(late) * .99)], max_s=late[-1], rows=len(late),
-                            cpu_s=got["cpu"], rss_mib=got["rss"], **used))
+                            cpu_s=got["cpu"], **memory_of(got), **used))
         race.end()
     race.report(f"{a.tables} tables", figures)
 

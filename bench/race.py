@@ -22,7 +22,7 @@ import sys
 import time
 
 import measure
-from measure import HERE, ROOT, added, newest, run, steps_in
+from measure import HERE, ROOT, added, memory_of, newest, run, steps_in
 
 measure.enter()
 import gen  # noqa: E402
@@ -70,7 +70,7 @@ def caught_up(table, rows, size, got):
     if found != rows:
         sys.exit(f"{table}: {found} rows of {rows}")
     return dict(mb_per_cpu_s=size / 1e6 / got["cpu"], messages_per_cpu_s=rows / got["cpu"], mb_per_wall_s=size / 1e6 / got["wall"],
-                rss_mib=got["rss"], cpu_s=got["cpu"], wall_s=got["wall"], stored_mb=stored / 1e6, files=files)
+                **memory_of(got), cpu_s=got["cpu"], wall_s=got["wall"], stored_mb=stored / 1e6, files=files)
 
 
 def by_freshet(race, kind, rows):
@@ -159,7 +159,7 @@ def fresh(race):
                     delays += [seen - t.timestamp() for t in times.to_pylist()]
         delays.sort()
         figures.append(dict(p50_s=delays[len(delays) // 2], p99_s=delays[int(len(delays) * .99)], max_s=delays[-1],
-                            rows=len(delays), cpu_share=got["cpu"] / got["wall"], rss_mib=got["rss"]))
+                            rows=len(delays), cpu_share=got["cpu"] / got["wall"], **memory_of(got)))
     race.report("freshness at every=1s", figures)
 
 
@@ -226,7 +226,7 @@ target:
     row_bytes = sum(f.stat().st_size for f in packed.glob("*.parquet") if f.stat().st_nlink == 1) / rows
     now, compacted = (min(pair[i]["cpu_s"] for pair in scans) for i in (0, 1))
     return dict(changes_per_cpu_s=a.changes / got["cpu"], written_per_changed=written / (0.9 * a.changes * row_bytes), commits=commits,
-                read_per_compacted=now / compacted, rss_mib=got["rss"], cpu_s=got["cpu"], wall_s=got["wall"], rows=rows, row_bytes=row_bytes)
+                read_per_compacted=now / compacted, **memory_of(got), cpu_s=got["cpu"], wall_s=got["wall"], rows=rows, row_bytes=row_bytes)
 
 
 def held(folder):

@@ -8,7 +8,7 @@ tables.py upserts     100 k random keys into 1 M, 10 M, 100 M rows (--millions):
 tables.py merge       1 % random keys into 10 M rows (90 % there): CPU, bytes written
 tables.py optimize    10 M rows in 400 files
 tables.py append      5 M rows that lie in memory as Arrow
-tables.py feed        2 M change rows: from change data files, from pairs of deletion vectors
+tables.py feed        2 M change rows: from change data files, from pairs of deletion vectors, one core
 tables.py all
 
 Each operation is one process that tells what it took without its start (ours/, deltars.py, spark.py, duck.py), --runs times (3), printed as
@@ -29,6 +29,7 @@ measure.enter()
 
 MILLION = 1_000_000
 OURS = partial(steps, ROOT / "bin/bench-ours", env={"GOMAXPROCS": "2"})
+ON_ONE = partial(steps, ROOT / "bin/bench-ours", env={"GOMAXPROCS": "1"})
 DELTA_RS = partial(steps, sys.executable, HERE / "deltars.py")
 SPARK = partial(steps, sys.executable, HERE / "spark.py")
 DUCKDB = partial(steps, sys.executable, HERE / "duck.py")
@@ -117,8 +118,7 @@ def commits(bench):
 def scan(bench):
     table, rows = bench.table("rows10", 10, 40), bench.rows(10)
     for name, columns in (("all columns", []), ("one of ten columns", ["amount"])):
-        bench.race(f"scan {name}", ours=lambda: per_cpu(steps(ROOT / "bin/bench-ours", "scan", table, *columns,
-                                                              env={"GOMAXPROCS": "1"})["scan"], rows),
+        bench.race(f"scan {name}", ours=lambda: per_cpu(ON_ONE("scan", table, *columns)["scan"], rows),
                    duckdb=lambda: duckdb(DUCKDB("scan", table, *columns), rows),
                    spark=lambda: per_cpu(SPARK("scan", table, *columns)["scan"], rows))
 
@@ -210,11 +210,11 @@ def append(bench):
 def feed(bench):
     rows = bench.rows(2)
     files = updated(bench, "fed", "delta.enableChangeDataFeed=true", DELTA_RS)
-    bench.race("feed from files", ours=lambda: per_cpu(OURS("changes", files, newest(files), "feed")["changes"], rows),
+    bench.race("feed from files", ours=lambda: per_cpu(ON_ONE("changes", files, newest(files), "feed")["changes"], rows),
                delta_rs=lambda: per_cpu(DELTA_RS("changes", files, newest(files))["changes"], rows),
                spark=lambda: spark_feed(files, rows))
     vectors = updated(bench, "marked", "delta.enableDeletionVectors=true", OURS)
-    bench.race("feed from vectors", ours=lambda: per_cpu(OURS("changes", vectors, newest(vectors), "vectors")["changes"], rows))
+    bench.race("feed from vectors", ours=lambda: per_cpu(ON_ONE("changes", vectors, newest(vectors), "vectors")["changes"], rows))
 
 
 def updated(bench, name, prop, by):
