@@ -8,7 +8,7 @@ tables.py upserts     100 k random keys into 1 M, 10 M, 100 M rows (--millions):
 tables.py merge       1 % random keys into 10 M rows (90 % there): CPU, bytes written
 tables.py optimize    10 M rows in 400 files
 tables.py append      5 M rows that lie in memory as Arrow
-tables.py feed        2 M change rows: from change data files, from pairs of deletion vectors, one core
+tables.py feed        2 M change rows: from change data files, from pairs of deletion vectors
 tables.py all
 
 Each operation is one process that tells what it took without its start (ours/, deltars.py, spark.py, duck.py), --runs times (3), printed as
@@ -210,11 +210,11 @@ def append(bench):
 def feed(bench):
     rows = bench.rows(2)
     files = updated(bench, "fed", "delta.enableChangeDataFeed=true", DELTA_RS)
-    bench.race("feed from files", ours=lambda: per_cpu(ON_ONE("changes", files, newest(files), "feed")["changes"], rows),
+    bench.race("feed from files", ours=lambda: per_cpu(OURS("changes", files, newest(files), "feed")["changes"], rows),
                delta_rs=lambda: per_cpu(DELTA_RS("changes", files, newest(files))["changes"], rows),
                spark=lambda: spark_feed(files, rows))
     vectors = updated(bench, "marked", "delta.enableDeletionVectors=true", OURS)
-    bench.race("feed from vectors", ours=lambda: per_cpu(ON_ONE("changes", vectors, newest(vectors), "vectors")["changes"], rows))
+    bench.race("feed from vectors", ours=lambda: per_cpu(OURS("changes", vectors, newest(vectors), "vectors")["changes"], rows))
 
 
 def updated(bench, name, prop, by):

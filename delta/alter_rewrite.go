@@ -164,7 +164,7 @@ func (s *Snapshot) narrow(ctx context.Context, add *Add, columns []*Field) (bool
 	if err != nil {
 		return false, err
 	}
-	f, err := openParquet(ctx, at.st, at.key, add.Size)
+	f, err := openParquet(ctx, at.st, at.key, add.Size, nil)
 	if err != nil {
 		return false, fmt.Errorf("read %s: %w", add.Path, absent(err))
 	}

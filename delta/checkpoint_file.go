@@ -41,9 +41,9 @@ type remoteFile struct {
 	size int64
 	pos  int64
 	held []span
-	// reuse says that what was held of a row group is needed no more once another one is: its memory takes that.
-	reuse bool
-	spare []byte
+	// spares take what was held of a row group once another one is, or the file is closed; nil where somebody may still
+	// look at it.
+	spares *spares
 }
 
 // span is a part of a file.
@@ -53,8 +53,8 @@ type span struct {
 }
 
 // newRemoteFile fetches the end of an object of a known size, or all of it when it is small.
-func newRemoteFile(ctx context.Context, st store.Store, key string, size int64) (*remoteFile, error) {
-	f := &remoteFile{ctx: ctx, st: st, key: key, size: size}
+func newRemoteFile(ctx context.Context, st store.Store, key string, size int64, s *spares) (*remoteFile, error) {
+	f := &remoteFile{ctx: ctx, st: st, key: key, size: size, spares: s}
 	if size < 12 {
 		return nil, corrupt("%s has %d bytes, too few for a Parquet file", key, size)
 	}
@@ -67,8 +67,11 @@ func newRemoteFile(ctx context.Context, st store.Store, key string, size int64) 
 
 // fetch holds a part of the file in memory.
 func (f *remoteFile) fetch(from, to int64) error {
-	data, err := store.ReadRangeInto(f.ctx, f.st, f.key, from, to-from, f.spare)
-	f.spare = nil
+	buffer := f.spares.take(int(to - from))
+	if buffer == nil && store.Near(f.st) { // which reads into it, without clearing it before
+		buffer = parquet.Uncleared(int(to - from))
+	}
+	data, err := store.ReadRangeInto(f.ctx, f.st, f.key, from, to-from, buffer)
 	if errors.Is(err, io.EOF) || err == nil && int64(len(data)) != to-from {
 		return corrupt("%s ends before byte %d, although it was listed with %d bytes", f.key, to, f.size)
 	}
@@ -133,8 +136,8 @@ func (f *remoteFile) Seek(offset int64, whence int) (int64, error) {
 func (f *remoteFile) hold(parts []span) error {
 	f.held = slices.DeleteFunc(f.held, func(s span) bool {
 		gone := s.to-s.from != f.size
-		if gone && f.reuse && cap(s.data) > cap(f.spare) {
-			f.spare = s.data
+		if gone {
+			f.spares.give(s.data)
 		}
 		return gone
 	})
@@ -165,6 +168,14 @@ func (f *remoteFile) hold(parts []span) error {
 	return nil
 }
 
+// close lets go of what is held.
+func (f *remoteFile) close() {
+	for _, s := range f.held {
+		f.spares.give(s.data)
+	}
+	f.held = nil
+}
+
 // view returns bytes of the file that are held, or fetches n of them, or more if more are likely to be wanted before end.
 func (f *remoteFile) view(at int64, n int, end int64) ([]byte, error) {
 	for _, s := range f.held {
@@ -186,9 +197,10 @@ type parquetFile struct {
 	src *remoteFile
 }
 
-// openParquet reads the footer. Errors: ErrCorrupt.
-func openParquet(ctx context.Context, st store.Store, key string, size int64) (*parquetFile, error) {
-	src, err := newRemoteFile(ctx, st, key, size)
+// openParquet reads the footer. The spares, if there are any, have the memory of the file's bytes when it is closed, or another
+// row group held. Errors: ErrCorrupt.
+func openParquet(ctx context.Context, st store.Store, key string, size int64, s *spares) (*parquetFile, error) {
+	src, err := newRemoteFile(ctx, st, key, size, s)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ const (
 func readCheckpointFile(ctx context.Context, st store.Store, key string, size int64, want kinds, sieve *statsSieve,
 ) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
-		f, err := openParquet(ctx, st, key, size)
+		f, err := openParquet(ctx, st, key, size, &spares{})
 		if err != nil {
 			yield(Action{}, err)
 			return
@@ -41,7 +41,6 @@ func readCheckpointFile(ctx context.Context, st store.Store, key string, size in
 				strings.Join(names, ", ")))
 			return
 		}
-		f.src.reuse = true
 		rows := make([]Action, 0, rowsAtOnce)
 		for i := range f.NumRowGroups() {
 			var g *groupReader

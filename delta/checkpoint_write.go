@@ -128,7 +128,7 @@ func (t *Table) verify(ctx context.Context, o store.Object, rows int64) error {
 	if found.Size != o.Size {
 		return corrupt("%s has %d bytes, %d were written", o.Key, found.Size, o.Size)
 	}
-	f, err := openParquet(ctx, t.st, o.Key, o.Size)
+	f, err := openParquet(ctx, t.st, o.Key, o.Size, nil)
 	if err != nil {
 		return err
 	}

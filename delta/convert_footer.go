@@ -16,7 +16,7 @@ import (
 
 // read takes rows and statistics from the file's footer, and returns its schema.
 func (f *parquetInput) read(ctx context.Context, st store.Store, stats bool) (schema *Schema, err error) {
-	file, err := openParquet(ctx, st, f.object.Key, f.object.Size)
+	file, err := openParquet(ctx, st, f.object.Key, f.object.Size, nil)
 	if err != nil {
 		return nil, err
 	}

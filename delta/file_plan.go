@@ -180,7 +180,7 @@ func (s *Snapshot) physicalRows(ctx context.Context, add *Add) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	f, err := openParquet(ctx, at.st, at.key, add.Size)
+	f, err := openParquet(ctx, at.st, at.key, add.Size, nil)
 	if err != nil {
 		return 0, fmt.Errorf("count the rows of %s: %w", add.Path, absent(err))
 	}

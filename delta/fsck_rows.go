@@ -70,7 +70,7 @@ func (c *check) footerRows(ctx context.Context, a *Add) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	f, err := openParquet(ctx, at.st, at.key, a.Size)
+	f, err := openParquet(ctx, at.st, at.key, a.Size, nil)
 	if err != nil {
 		return 0, err
 	}

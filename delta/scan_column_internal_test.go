@@ -196,7 +196,7 @@ func readColumn(t *testing.T, r *rand.Rand, data []byte, column, step, rows int,
 	if err := st.Put(ctx, "f", data); err != nil {
 		t.Fatal(err)
 	}
-	f, err := openParquet(ctx, st, "f", int64(len(data)))
+	f, err := openParquet(ctx, st, "f", int64(len(data)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,10 +23,11 @@ func (p *scanPlan) readFile(ctx context.Context, wanted wantedFile, emit emitRow
 	if err != nil {
 		return err
 	}
-	f, err := openParquet(ctx, at.st, at.key, add.Size)
+	f, err := openParquet(ctx, at.st, at.key, add.Size, &p.spares)
 	if err != nil {
 		return absent(err)
 	}
+	defer f.src.close()
 	r := &fileReader{plan: p, add: add, file: f, key: at.key, rows: rows, coded: p.opts.coded,
 		room: f.src.room()}
 	if err := guardScan(at.key, r.open); err != nil {

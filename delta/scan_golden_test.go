@@ -21,14 +21,19 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
-// digestOf reads all rows of a snapshot.
+// digestOf reads all rows of a snapshot, and looks at them when all are read: what a file's bytes lay in has been used again
+// by then, which the batches must not notice.
 func digestOf(snap *delta.Snapshot, opts *delta.ScanOptions) (sum string, rows int64, err error) {
 	var d canonical.Digest
 	var line []byte
+	var all []arrow.RecordBatch
 	for rec, err := range snap.Scan(context.Background(), opts) {
 		if err != nil {
 			return "", 0, err
 		}
+		all = append(all, rec)
+	}
+	for _, rec := range all {
 		enc := canonical.NewEncoder(rec.Schema())
 		for i := range int(rec.NumRows()) {
 			if line, err = enc.AppendRow(line[:0], rec, i); err != nil {

@@ -32,6 +32,8 @@ type scanPlan struct {
 	sieve     *statsSieve
 	resolved  map[string]columnStats
 	partition map[string]bool // by partitionKey
+
+	spares spares // of the bytes of files, which no batch keeps
 }
 
 // scanColumn is a column of the batches that files are read into.

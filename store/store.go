@@ -52,12 +52,13 @@ type Object struct {
 // without a leading slash and without "." or ".." parts; other keys are errors. All methods are safe for
 // concurrent use.
 type Store interface {
-	// Get returns the whole object. Errors: ErrNotFound, ErrPermission, ErrUnavailable.
+	// Get returns the whole object; the bytes are the caller's, who may overwrite them. Errors: ErrNotFound, ErrPermission,
+	// ErrUnavailable.
 	Get(ctx context.Context, key string) ([]byte, error)
 
 	// ReadRange returns the bytes [offset, offset+length) of the object, or fewer where the object ends
 	// before. A negative offset counts from the end (then length is ignored: the last -offset bytes are
-	// returned). Errors: as Get; an offset beyond the end yields io.EOF.
+	// returned). The bytes are the caller's. Errors: as Get; an offset beyond the end yields io.EOF.
 	ReadRange(ctx context.Context, key string, offset, length int64) ([]byte, error)
 
 	// Stat returns size and time of the object. Errors: as Get.
