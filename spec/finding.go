@@ -126,6 +126,7 @@ type reader struct {
 	findings Findings
 	secrets  []string
 	lookup   *lookup
+	whole    shape // of the file
 }
 
 func (r *reader) add(at place, code freshet.Code, fix, format string, args ...any) *Finding {

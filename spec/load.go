@@ -78,7 +78,8 @@ func (p *Pipeline) take(root *node, opts *LoadOptions) error {
 		r.add(root.where, freshet.CodeMissing, "write one, or make one with `freshet init`",
 			"the file holds no pipeline")
 	} else {
-		p.shape().read(r, root)
+		r.whole = p.shape()
+		r.whole.read(r, root)
 		p.check(r)
 	}
 	if found := r.result(); len(found) > 0 {

@@ -161,7 +161,8 @@ func OpenProject(dir, environment string, lenient bool) (*Project, error) {
 	p.overlay(r, root)
 	r.expand(root, map[*node]bool{})
 	if root.kind != absent {
-		p.shape().read(r, root)
+		r.whole = p.shape()
+		r.whole.read(r, root)
 	}
 	found := r.result()
 	if len(found) == 0 {

@@ -69,7 +69,7 @@ func (o object) read(r *reader, n *node) {
 		k := o.find(name)
 		switch {
 		case k == nil:
-			r.add(p.key.where, freshet.CodeUnknownKey, suggest(name, o.names()), "unknown key %q", name)
+			r.add(p.key.where, freshet.CodeUnknownKey, r.remedy(name, o.names()), "unknown key %q", name)
 			for _, meant := range nearest(name, o.names()) {
 				excused[meant] = true
 			}
