@@ -83,6 +83,14 @@ func (l lanes) torn(b *Batch) bool {
 	return s != nil && s.open && !s.goesOn(b)
 }
 
+// within reports whether one of the lanes stands within a seq.
+func (l lanes) within(table string, of []Lane) bool {
+	return slices.ContainsFunc(of, func(lane Lane) bool {
+		s := l[laneKey{table, lane}]
+		return s != nil && s.open
+	})
+}
+
 // unfinished are the tables with a lane that stands within a seq.
 func (l lanes) unfinished() map[string]bool {
 	tables := map[string]bool{}

@@ -164,6 +164,32 @@ func TestRun_SealWithinSeq_ReadAgain(t *testing.T) {
 	})
 }
 
+// A source asks anew where a lane goes on while that stands within a seq: nothing of the seq is committed, and it is read again.
+func TestRun_AskedAnewWithinSeq_NothingOfItCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMoments("a")
+		tables, end := s.run(t)
+		b := partOf("a", 5, 7, 2)
+		b.Unfinished = true
+		s.batches <- partOf("a", 0, 5, 1)
+		s.batches <- b
+		synctest.Wait()
+		p, err := s.down.Resume(t.Context(), "a", []freshet.Lane{lane0})
+		if err != nil || p[lane0] != 5 || len(tables.Rows("a")) != 1 {
+			t.Errorf("got progress %v, error %v and %d rows, want 5 and 1", p, err, len(tables.Rows("a")))
+		}
+		if got := <-s.rewound; got != "a" {
+			t.Errorf("got %s rewound, want a", got)
+		}
+		s.batches <- partOf("a", 5, 7, 3)
+		synctest.Wait()
+		end()
+		if got := len(tables.Rows("a")); got != 4 {
+			t.Errorf("got %d rows, want 4", got)
+		}
+	})
+}
+
 func TestRun_MoreOfTheMoment_CommittedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMoments("a", "b")

@@ -438,6 +438,9 @@ func (w *writer) answer(ctx context.Context, a ask) error {
 		w.recovered(doing)
 		delete(w.troubles, a.table)
 	}
+	if w.lanes.within(a.table, a.lanes) { // once given up it would be sealed as if it were whole
+		w.dropUnfinished()
+	}
 	dirty := w.lanes.giveUp(a.table, a.lanes)
 	for _, lane := range a.lanes {
 		w.days.forget(laneKey{a.table, lane})
