@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/lake"
@@ -30,12 +28,11 @@ func (m *mirror) fails(t *testing.T, code freshet.Code, words string) {
 // A server that was told to keep little log gives the slot up, which is told beforehand by Problem, and by its name afterwards; the
 // tables stay as they are.
 func TestSlot_LogRemoved_ToldAndNamed(t *testing.T) {
-	onServers(t, func(t *testing.T, address string) {
+	onOwnServers(t, "48MB", func(t *testing.T, address string) {
 		conn := connect(t, address)
 		do(t, conn, mirroredDDL)
 		m := newMirror(t, address)
 		m.catchUp(t)
-		boundLog(t, conn, "48MB")
 		state := func() *SlotState {
 			t.Helper()
 			s, err := ReadSlot(t.Context(), address, &m.options, time.Millisecond)
@@ -64,17 +61,6 @@ func TestSlot_LogRemoved_ToldAndNamed(t *testing.T) {
 			t.Errorf("got the problem %q, want it to say that the slot is lost", told.Problem())
 		}
 		m.fails(t, freshet.CodeSlotLost, "invalidated")
-	})
-}
-
-// boundLog has the server keep so much log for slots at most, until the test ends.
-func boundLog(t *testing.T, conn *pgconn.PgConn, size string) {
-	t.Helper()
-	do(t, conn, "alter system set max_slot_wal_keep_size = '"+size+"'")
-	do(t, conn, "select pg_reload_conf()")
-	t.Cleanup(func() {
-		do(t, conn, "alter system reset max_slot_wal_keep_size")
-		do(t, conn, "select pg_reload_conf()")
 	})
 }
 

@@ -40,6 +40,23 @@ func onServers(t *testing.T, test func(t *testing.T, address string)) {
 	}
 }
 
+// onOwnServers runs a test on servers of its own, of the major versions of those that POSTGRES_URLS names, which keep so much log for a slot at
+// most: that holds for all slots of a server. Checkpoints come when they are asked for.
+func onOwnServers(t *testing.T, keep string, test func(t *testing.T, address string)) {
+	addresses := strings.Fields(os.Getenv("POSTGRES_URLS"))
+	if len(addresses) == 0 {
+		t.Skip("POSTGRES_URLS names no server; see interop/README.md")
+	}
+	for _, address := range addresses {
+		major, _, _ := strings.Cut(connect(t, address).ParameterStatus("server_version"), ".")
+		t.Run("on PostgreSQL "+major, func(t *testing.T) {
+			n := startNode(t, major, "", "max_slot_wal_keep_size="+keep, "checkpoint_timeout=1d", "max_wal_size=4GB", "fsync=off")
+			do(t, connect(t, strings.Replace(n.address, "/shop", "/postgres", 1)), "create database shop")
+			test(t, n.address)
+		})
+	}
+}
+
 // connect connects until the end of the test.
 func connect(t testing.TB, address string) *pgconn.PgConn {
 	t.Helper()

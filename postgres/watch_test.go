@@ -64,10 +64,9 @@ func TestWatch_Readings_GrowthAndTimeLeft(t *testing.T) {
 
 // A pipeline that does not keep up is told of before the server gives its slot up, and by how much.
 func TestWatch_LogRunsOut_ToldInTime(t *testing.T) {
-	onServers(t, func(t *testing.T, address string) {
+	onOwnServers(t, "48MB", func(t *testing.T, address string) {
 		conn := connect(t, address)
 		do(t, conn, mirroredDDL)
-		boundLog(t, conn, "48MB")
 		m := newMirror(t, address)
 		m.catchUp(t)
 		var log lines
