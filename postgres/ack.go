@@ -41,21 +41,26 @@ func (s *Source) Rewind(ctx context.Context, table string) error {
 		if f.name != table {
 			continue
 		}
-		f.drop()
+		s.forget(f)
 		f.skip, s.again = true, true
-		s.history.reopen(f)
-		s.ready = slices.DeleteFunc(s.ready, func(b *freshet.Batch) bool {
-			if b.Table == table {
-				b.Release()
-			}
-			return b.Table == table
-		})
-		if n := len(s.ready); n > 0 && s.moment == nil {
-			s.ready[n-1].More = false
-		}
 		return s.locate(ctx, f, s.position, false)
 	}
 	return nil
+}
+
+// forget drops what was read of a table and not returned.
+func (s *Source) forget(f *feed) {
+	f.drop()
+	s.history.reopen(f)
+	s.ready = slices.DeleteFunc(s.ready, func(b *freshet.Batch) bool {
+		if b.Table == f.name {
+			b.Release()
+		}
+		return b.Table == f.name
+	})
+	if n := len(s.ready); n > 0 && s.moment == nil {
+		s.ready[n-1].More = false
+	}
 }
 
 // Close ends the stream; the server hears what is confirmed.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +24,8 @@ import (
 var everyCut = os.Getenv("FRESHET_FIRE_ROUNDS") != ""
 
 // TestCaptures_CutAtEveryMessage_EachChangeOnce has a server send what real ones sent, and cuts the connection behind each message in
-// turn, or within the one that follows; then it lets a process die there, and another one go on.
+// turn, or within the one that follows; then it lets a process die there, and another one go on. Before that Next is told to end at
+// random.
 func TestCaptures_CutAtEveryMessage_EachChangeOnce(t *testing.T) {
 	root := os.Getenv("FRESHET_TESTDATA")
 	if root == "" {
@@ -51,6 +53,7 @@ func TestCaptures_CutAtEveryMessage_EachChangeOnce(t *testing.T) {
 				if n := rowsOfOthers(t, strings.TrimSuffix(file, ".ndjson")+".test_decoding.txt"); n >= 0 && n != want.changes {
 					t.Errorf("got %d changes, and test_decoding has %d", want.changes, n)
 				}
+				c.hurryNext(t, want)
 				c.cutConnections(t, want)
 				c.killProcesses(t, want)
 			})
@@ -97,7 +100,7 @@ type landed struct {
 func (c *capture) pipe(t *testing.T) (*walsender, *mirror) {
 	t.Helper()
 	w := newWalsender(t, c.version, c.payloads, rand.New(rand.NewPCG(c.random.Uint64(), 1)))
-	m := &mirror{address: w.address(), stores: map[string]*store.Mem{}, index: t.TempDir(),
+	m := &mirror{address: w.address(), mu: &sync.Mutex{}, stores: map[string]*store.Mem{}, index: t.TempDir(),
 		options: Options{Slot: "shop", SpillDir: t.TempDir(), MemoryBytes: 1 << 20, StatusEvery: time.Millisecond,
 			RetryAfter: time.Microsecond, History: History{Skip: true}}}
 	m.left.Store(-1)

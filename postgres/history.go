@@ -112,7 +112,7 @@ func (h *history) poke() {
 
 // holds reports whether the transaction has to wait until rows are returned that do not show it.
 func (h *history) holds(a arrival) bool {
-	return slices.ContainsFunc(h.loads, func(l *load) bool { return l.holds(a.transaction) })
+	return a.transaction != nil && slices.ContainsFunc(h.loads, func(l *load) bool { return l.holds(a.transaction) })
 }
 
 // doubt has rows read again of which nobody knows whether they show the transaction, which is let pass. Only a standby leaves that
@@ -210,8 +210,8 @@ func (h *history) advance(ctx context.Context, l *load) (bool, error) {
 // due reports whether the stream has come to where the rows of the window belong: to its watermark, or before that to a
 // transaction that it does not see.
 func (h *history) due(w *window) bool {
-	next := h.s.next
-	return w.closed() || h.s.reached >= w.high || next != nil && w.seen.sight(next.transaction) == unseen
+	next := h.s.upcoming()
+	return w.closed() || h.s.reached >= w.high || next != nil && w.seen.sight(next) == unseen
 }
 
 // stuckAfter is how long the log may not go on until rows are read again that do not tell whether they show what comes next.
@@ -224,16 +224,16 @@ func (h *history) stuck(w *window) bool {
 
 // past reports whether the stream has taken all that the watermark may see.
 func (h *history) past(w *window) bool {
-	next := h.s.next
-	return w.closed() || h.s.reached >= w.high || next != nil && next.transaction.end > w.high
+	next := h.s.upcoming()
+	return w.closed() || h.s.reached >= w.high || next != nil && next.end > w.high
 }
 
 // crossed reports whether the stream cannot get past the first window's watermark, since its next transaction waits for the rows
 // of one behind it. That transaction was in the log when both were opened, and not visible yet: what is behind the first is
 // opened again, when it is.
 func (h *history) crossed(l *load) bool {
-	next := h.s.next
-	return next != nil && l.holds(next.transaction)
+	next := h.s.upcoming()
+	return next != nil && l.holds(next)
 }
 
 // close finishes the first chunk of the load, behind the stream up to here.

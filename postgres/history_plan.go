@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,27 +78,25 @@ func (h *history) look(ctx context.Context, l *load) error {
 
 // ground finds out which transactions must have ended before rows are read: those of which the log may not tell all, and, if
 // the server has commits wait for a standby while the log tells of them already, those that were under way when a process
-// before left them to rows that were still to be read. Those with the highest numbers are no part of a snapshot yet, but each
-// holds a lock of its own.
+// before left them to rows that were still to be read. Those with the highest numbers are no part of a snapshot yet; by the age of the
+// first number that a transaction can have, 3, it is known which is given next, on a standby, too.
 func (h *history) ground(ctx context.Context, conn *pgconn.PgConn, l *load) error {
 	found, err := query(ctx, conn, "select txid_snapshot_xmax(txid_current_snapshot()), "+
-		"current_setting('synchronous_standby_names') <> '', (select string_agg(transactionid::text, ',') from "+
-		"pg_catalog.pg_locks where locktype = 'transactionid' and mode = 'ExclusiveLock')")
+		"current_setting('synchronous_standby_names') <> '', age('3'::xid)")
 	if err != nil {
 		return h.s.ailing(err)
 	}
 	if l.late || l.resumed && found[0][1][0] == 't' {
-		least := uint64(number(found[0][0]))
-		l.settled = max(l.settled, least)
-		for _, xid := range bytes.Split(found[0][2], []byte(",")) {
-			n := number(xid)
-			if ahead := int32(uint32(n) - uint32(least)); n > 0 && ahead >= 0 {
-				l.settled = max(l.settled, least+uint64(ahead)+1)
-			}
-		}
+		l.settled = max(l.settled, nextAbove(uint64(number(found[0][0])), number(found[0][2])))
 	}
 	l.late, l.resumed = false, false
 	return nil
+}
+
+// nextAbove is the number that a transaction is given next, by the age of the number 3, where a snapshot of the same moment ends at xmax.
+func nextAbove(xmax uint64, age int64) uint64 {
+	next := uint32(age) + 3
+	return xmax + uint64(max(0, int32(next-uint32(xmax))))
 }
 
 // rank has tables without a key last: while one of them is read, the stream waits.

@@ -259,10 +259,10 @@ func (s *Source) mendsRead(ctx context.Context, requests []string, o *origin) er
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		s.mends.end(r.ID)
 		if err := s.replace(ctx, m, o); err != nil {
 			return err
 		}
+		s.mends.end(r.ID)
 	}
 	return nil
 }

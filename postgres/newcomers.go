@@ -16,10 +16,8 @@ import (
 
 // notice is what became of the tables that are read, as the publication says: the log tells of a table only with its first change.
 type notice struct {
-	timeline string          // of a server, which was a standby and is none any more; "": nothing became of it
-	started  string          // when it was
-	come     []*catalogTable // published now
-	gone     []string        // published no longer, or were not for a while, although they are there: "public.orders"
+	come []*catalogTable // published now
+	gone []string        // published no longer, or were not for a while, although they are there: "public.orders"
 }
 
 // member is a table of the database, and whether the publication has it.
@@ -157,13 +155,8 @@ func (p *publication) extend(ctx context.Context, conn *pgconn.PgConn, o *Option
 	return nil
 }
 
-// noticed takes what the watch has found, between two transactions.
-func (s *Source) noticed(ctx context.Context, n notice) error {
-	if n.timeline != "" && n.started == s.server.started {
-		if err := s.promoted(ctx, n.timeline); err != nil {
-			return err
-		}
-	}
+// noticed takes what the watch has found, between two transactions. After an error it may be called again.
+func (s *Source) noticed(ctx context.Context, n *notice) error {
 	for _, name := range n.gone {
 		if s.feeds[name] != nil {
 			return leftPublication(s.o.Publication, name)
@@ -175,7 +168,7 @@ func (s *Source) noticed(ctx context.Context, n notice) error {
 				continue
 			}
 			s.o.Log.Warn("the table was dropped and made anew", "table", t.String())
-			if err := errors.Join(s.remade(ctx, f, t.OID, clearSeq), s.stayed(ctx, f, t.OID)); err != nil {
+			if err := s.remade(ctx, f, t.OID, clearSeq); err != nil {
 				return err
 			}
 			continue
@@ -185,6 +178,7 @@ func (s *Source) noticed(ctx context.Context, n notice) error {
 			return err
 		}
 	}
+	s.notice = nil
 	return nil
 }
 

@@ -33,10 +33,12 @@ type Source struct {
 	catalog   *pgconn.PgConn // for questions; nil: none is open
 	server    *server
 	stream    *stream // nil: it is to be begun
-	streamed  bool    // it was begun once
+	contested bool    // another connection had the slot since the stream was begun last
 	confirmed atomic.Uint64
+	vouched   pgoutput.LSN      // of a standby: up to here its log is that of the timeline that is noted
 	unwatch   func()            // ends the watch; nil: it has not begun
 	notices   chan notice       // of the watch
+	notice    *notice           // of these, one that is not done with
 	members   map[string]member // the tables of the publication when it was opened
 	since     map[string]string // what the publication had tables by, by their OIDs, when it was asked last
 	until     pgoutput.LSN      // bounded: where it ends; else 0
@@ -45,11 +47,12 @@ type Source struct {
 	mends   mends
 
 	feeds    map[string]*feed // by the name of the table in the source
+	coming   map[string]*feed // likewise: those that have not appeared whole
 	order    []*feed          // the same, by that name
 	byOID    map[uint32]*feed
 	position pgoutput.LSN // everything that committed up to here was taken from the stream
 	reached  pgoutput.LSN // likewise; it goes on while transactions are under way
-	next     *arrival     // a transaction that waits for rows of the history
+	next     *arrival     // a transaction that waits for rows of the history, or what is not done with
 	moment   *transactionReader
 	current  origin
 	size     int64 // of the moment's transaction, in the stream's room
@@ -72,8 +75,8 @@ func NewSource(address string, o *Options) (*Source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Source{address: address, o: o.withDefaults(), feeds: map[string]*feed{}, byOID: map[uint32]*feed{},
-		durable: map[string]int64{}, keys: map[string][]string{}, notices: make(chan notice)}
+	s := &Source{address: address, o: o.withDefaults(), feeds: map[string]*feed{}, coming: map[string]*feed{},
+		byOID: map[uint32]*feed{}, durable: map[string]int64{}, keys: map[string][]string{}, notices: make(chan notice)}
 	s.types = newTypeMap(s.o.Types)
 	s.history, s.mends.all, s.mends.over = newHistory(s), map[string]*mend{}, map[string]bool{}
 	return s, nil
@@ -102,7 +105,8 @@ func (s *Source) Next(ctx context.Context) (*freshet.Batch, error) {
 	}
 }
 
-// advance takes the next step: decodes more of a transaction, or takes the next one from the stream.
+// advance takes the next step: decodes more of a transaction, or takes the next one from the stream. ctx may end in the midst of it,
+// since a table is to be read again, and the next call goes on: whatever was begun is not done with before it has succeeded.
 func (s *Source) advance(ctx context.Context) error {
 	switch {
 	case s.moment != nil:
@@ -115,8 +119,11 @@ func (s *Source) advance(ctx context.Context) error {
 	}
 	select {
 	case n := <-s.notices:
-		return s.noticed(ctx, n)
+		s.notice = &n
 	default:
+	}
+	if s.notice != nil {
+		return s.noticed(ctx, s.notice)
 	}
 	if acted, err := s.history.step(ctx); acted || err != nil {
 		return err
@@ -126,7 +133,6 @@ func (s *Source) advance(ctx context.Context) error {
 	}
 	if s.next != nil {
 		if a := *s.next; !s.history.holds(a) {
-			s.next = nil
 			return s.arrived(ctx, a, true)
 		}
 	} else {
@@ -158,7 +164,7 @@ func (s *Source) wait(ctx context.Context) error {
 	case a, ok := <-arrivals:
 		return s.arrived(ctx, a, ok)
 	case n := <-s.notices:
-		return s.noticed(ctx, n)
+		s.notice = &n
 	case <-s.history.news:
 	case <-pause:
 	case <-ctx.Done():
@@ -167,7 +173,7 @@ func (s *Source) wait(ctx context.Context) error {
 	return nil
 }
 
-// hangUp ends the stream.
+// hangUp ends the stream. No transaction may be under way.
 func (s *Source) hangUp() {
 	if s.next != nil {
 		s.stream.release(*s.next)
@@ -190,12 +196,15 @@ func (s *Source) arrived(ctx context.Context, a arrival, ok bool) error {
 	if !ok {
 		return s.interrupted(ctx)
 	}
+	s.next = &a
+	if vouched, err := s.vouch(ctx, max(a.upto, a.reached)); err != nil || !vouched {
+		return err
+	}
 	s.failures = 0
 	if a.transaction == nil || a.transaction.changes.size == 0 {
 		return s.heard(ctx, a)
 	}
 	if s.history.holds(a) {
-		s.next = &a
 		return nil
 	}
 	if err := s.history.doubt(ctx, a); err != nil {
@@ -211,14 +220,21 @@ func (s *Source) arrived(ctx context.Context, a arrival, ok bool) error {
 	if err != nil {
 		return err
 	}
-	s.moment, s.size = r, a.size
+	s.moment, s.size, s.next = r, a.size, nil
 	s.current = origin{transaction: a.transaction, tx: strconv.FormatUint(uint64(a.transaction.xid), 10), at: a.at}
 	return nil
 }
 
+// upcoming is the transaction that waits; nil: none does.
+func (s *Source) upcoming() *transaction {
+	if s.next == nil {
+		return nil
+	}
+	return s.next.transaction
+}
+
 // heard takes a place of the log, or a transaction that has nothing but messages.
 func (s *Source) heard(ctx context.Context, a arrival) error {
-	s.stream.release(a)
 	t := a.transaction
 	if t != nil {
 		o := origin{transaction: t, tx: strconv.FormatUint(uint64(t.xid), 10), at: a.at}
@@ -226,6 +242,8 @@ func (s *Source) heard(ctx context.Context, a arrival) error {
 			return err
 		}
 	}
+	s.next = nil
+	s.stream.release(a)
 	s.position, s.reached = max(s.position, a.upto), max(s.reached, a.upto, a.reached)
 	if s.bytes == 0 || s.bytes >= momentBytes {
 		s.emit()
@@ -248,6 +266,7 @@ func (s *Source) decode(ctx context.Context) error {
 			return err
 		}
 		if err := s.change(ctx, m); err != nil {
+			s.moment.again()
 			return err
 		}
 		if len(s.ready) > 0 {

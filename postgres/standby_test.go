@@ -3,14 +3,17 @@ package postgres
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -117,11 +120,13 @@ func pair(t *testing.T) (primary, standby *node) {
 	return primary, startNode(t, "18", primary.dir)
 }
 
-// A standby is read, and then promoted: servers are slow to start, so that one pair does for both.
+// A standby is read, and then promoted: servers are slow to start, so that one pair does for all.
 func TestStandby_ReadThenPromoted_TablesEqualOrNamed(t *testing.T) {
 	primary, standby := pair(t)
-	t.Run("read", func(t *testing.T) { standbyIsRead(t, primary, standby) })
-	t.Run("promoted", func(t *testing.T) { standbyIsPromoted(t, primary, standby) })
+	quick, all := follower(t, standby.address, "quick"), follower(t, standby.address, "all")
+	t.Run("read", func(t *testing.T) { standbyIsRead(t, primary, standby, quick, all) })
+	t.Run("table comes late", func(t *testing.T) { tableComesLate(t, primary, all) })
+	t.Run("promoted", func(t *testing.T) { standbyIsPromoted(t, primary, standby, quick) })
 }
 
 // follower is a mirror with a slot of its own.
@@ -134,12 +139,11 @@ func follower(t *testing.T, address, slot string) *mirror {
 
 // A standby is read like a primary, log and rows, and rows alone can be read from it while the log is the primary's; both while random
 // transactions go on. What a standby cannot do says so.
-func standbyIsRead(t *testing.T, primary, standby *node) {
+func standbyIsRead(t *testing.T, primary, standby *node, quick, all *mirror) {
 	up, down := connect(t, primary.address), connect(t, standby.address)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 
-	all := follower(t, standby.address, "all")
 	all.fails(t, freshet.CodeSourceRefused, "a standby answers, which cannot make it")
 	rows := follower(t, primary.address, "rows")
 	rows.options.History.Address = standby.address
@@ -149,7 +153,6 @@ func standbyIsRead(t *testing.T, primary, standby *node) {
 	rows.append(t)
 	rows.playedBack(t, up, "rows of the standby")
 
-	quick := follower(t, standby.address, "quick")
 	quick.options.Tables = []string{"public.quiet"}
 	hurried(t, primary, func() error { return quick.pipeline(quick.source(t, true), lake.Mirror).Run(t.Context()) })
 	// Not while random transactions go on: decoding fails for good then more often than not, see docs/postgres.md on "could not map filenode".
@@ -208,9 +211,65 @@ func (m *mirror) playedBack(t *testing.T, source *pgconn.PgConn, when string) {
 	}
 }
 
+// A table comes to the publication while a transaction is open that has written to it before, so that the log does not tell of that: its rows
+// are read once the transaction has ended. Its number is above those that a standby's snapshot knows.
+func tableComesLate(t *testing.T, primary *node, all *mirror) {
+	up, publishing, writing := connect(t, primary.address), connect(t, primary.address), connect(t, primary.address)
+	do(t, up, "create table public.late (id int primary key)")
+	loading, loaded, ticks := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	all.options.WatchEvery = 10 * time.Millisecond
+	all.options.Observer = freshet.Observer{
+		Loading: func(l freshet.Loading) {
+			told := map[bool]chan struct{}{false: loading, true: loaded}[l.Done]
+			select {
+			case told <- struct{}{}:
+			default:
+			}
+		},
+		Held: func(freshet.Held) {
+			select {
+			case ticks <- struct{}{}:
+			default:
+			}
+		},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- all.pipeline(all.source(t, false), lake.Append).Run(ctx) }()
+	wait := func(what string, told <-chan struct{}) {
+		t.Helper()
+		select {
+		case <-told:
+		case err := <-done:
+			t.Fatalf("ended with %v, want %s", err, what)
+		}
+	}
+	wait("the slot watched", ticks)
+	do(t, publishing, "begin; alter publication shop add table public.late")
+	do(t, writing, "begin; insert into public.late values (1)")
+	do(t, publishing, "commit")
+	wait("the table loading", loading)
+	for range 50 {
+		wait("the slot watched", ticks)
+	}
+	select {
+	case <-loaded:
+		t.Error("the table was loaded, want the open transaction waited for")
+	default:
+	}
+	do(t, writing, "commit")
+	wait("the table loaded", loaded)
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	sameRows(t, "late", all.rows(t, "public_late", "id"), []string{"|1"})
+}
+
 // After a failover the pipeline goes on where the promoted standby has all that the tables hold, and stops where it has not, and where
-// the former primary answers again.
-func standbyIsPromoted(t *testing.T, primary, standby *node) {
+// the former primary answers again. One that reads from the standby goes on, though it ends before it would have noticed by itself.
+func standbyIsPromoted(t *testing.T, primary, standby *node, quick *mirror) {
 	up := connect(t, primary.address)
 	level, ahead := follower(t, primary.address, "level"), follower(t, primary.address, "ahead")
 	noSlot := follower(t, primary.address, "no_slot")
@@ -245,9 +304,20 @@ func standbyIsPromoted(t *testing.T, primary, standby *node) {
 	ahead.catchUp(t)
 	primary.kill(t)
 	standby.restart(t)
-	standby.promote(t)
 	down = connect(t, standby.address)
+	end := quick.running(t)
+	eventually(t, down, "select active from pg_replication_slots where slot_name = 'quick'")
+	standby.promote(t)
 	eventually(t, down, "select not pg_is_in_recovery()")
+	do(t, down, "insert into public.quiet values (-1)")
+	for !slices.Contains(quick.rows(t, "public_quiet", "id"), "|-1") {
+		answer(t, down, "select pg_sleep(0.01)")
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	quick.catchUp(t)
+	sameRows(t, "quiet", quick.rows(t, "public_quiet", "id"), truth(t, down, "quiet", "id"))
 	do(t, down, "insert into public.keyed (id, n) values (-3, 3); insert into public.toast select -g, 1, repeat('x', 9000) from generate_series(1, 200) g")
 	for _, m := range []*mirror{level, ahead, noSlot} {
 		m.address = standby.address

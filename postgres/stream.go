@@ -50,6 +50,7 @@ type stream struct {
 	poke     chan struct{}
 	asking   atomic.Bool // the next status is to be answered
 	stopping atomic.Bool
+	over     atomic.Bool // nothing comes any more
 	end      context.CancelFunc
 	wg       sync.WaitGroup
 	err      error // why it ended, once arrivals is closed
@@ -97,6 +98,7 @@ func (s *stream) start() {
 	s.heard.Store(time.Now().UnixNano())
 	s.wg.Go(func() {
 		s.err = s.read(life)
+		s.over.Store(true)
 		close(s.arrivals)
 		end()
 	})

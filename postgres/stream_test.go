@@ -24,7 +24,7 @@ import (
 // mirror is Delta tables in memory that follow a database.
 type mirror struct {
 	address string
-	mu      sync.Mutex
+	mu      *sync.Mutex
 	stores  map[string]*store.Mem
 	index   string
 	options Options
@@ -34,7 +34,7 @@ type mirror struct {
 }
 
 func newMirror(t *testing.T, address string) *mirror {
-	m := &mirror{address: address, stores: map[string]*store.Mem{}, index: t.TempDir(),
+	m := &mirror{address: address, mu: &sync.Mutex{}, stores: map[string]*store.Mem{}, index: t.TempDir(),
 		options: Options{Slot: slotOf(t, address), SpillDir: t.TempDir(), MemoryBytes: 1 << 20, StatusEvery: 50 * time.Millisecond}}
 	m.left.Store(-1)
 	return m

@@ -1,5 +1,7 @@
 package postgres
 
+import "github.com/freshet-io/freshet/postgres/internal/pgoutput"
+
 // Table is a table of the source as the catalog, or a Relation message of the log, tells it.
 type Table struct {
 	OID      uint32
@@ -39,3 +41,12 @@ type Column struct {
 
 // String is the table's name as people write it: "public.orders".
 func (t *Table) String() string { return t.Schema + "." + t.Name }
+
+// relationOf is a table as the log would describe it.
+func relationOf(t *Table) *pgoutput.Rel {
+	rel := &pgoutput.Rel{OID: t.OID, Schema: t.Schema, Name: t.Name, Identity: byte(t.Identity)}
+	for _, c := range t.Columns {
+		rel.Columns = append(rel.Columns, pgoutput.Column{Key: c.Key, Name: c.Name, Type: c.Type, Modifier: c.Modifier})
+	}
+	return rel
+}

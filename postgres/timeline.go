@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -100,25 +101,67 @@ func (s *Source) noteTimeline(ctx context.Context, on *server, table string) err
 	return err
 }
 
+// vouch makes sure that the log which has come from a standby, up to a place, is that of the timeline that is noted, before it is taken:
+// a standby that is promoted goes on sending, on a timeline of its own. While it replays a log, all that it has sent is of that. It returns
+// false, and the stream is hung up, where nobody can tell any more, since it has ended and another server answers, or none.
+func (s *Source) vouch(ctx context.Context, upto pgoutput.LSN) (bool, error) {
+	for s.server.standby && upto > s.vouched {
+		came := max(upto, pgoutput.LSN(s.stream.received.Load()))
+		over := s.stream.over.Load()
+		replays, timeline, err := s.replays(ctx)
+		switch {
+		case err == nil && replays:
+			s.vouched = came
+			return true, nil
+		case err == nil:
+			return true, s.promoted(ctx, timeline)
+		case over:
+			s.hangUp()
+			return false, nil
+		}
+		if err := s.outage(ctx, "ask whether "+s.server.database+" is on a standby still", err); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// replays reports whether the standby whose log is read is one still, or else on which timeline it writes its own.
+func (s *Source) replays(ctx context.Context) (is bool, timeline string, err error) {
+	conn, err := s.ask(ctx)
+	if err != nil {
+		return false, "", err
+	}
+	found, err := query(ctx, conn, `select pg_postmaster_start_time(), pg_is_in_recovery(),
+  case when not pg_is_in_recovery() then pg_walfile_name(pg_current_wal_lsn()) end`)
+	if err != nil {
+		return false, "", err
+	}
+	if string(found[0][0]) != s.server.started {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return false, "", errors.New("another server answers than the one whose log is read")
+	}
+	if string(found[0][1]) == "t" {
+		return true, "", nil
+	}
+	file := string(found[0][2])
+	id, err := strconv.ParseUint(file[:min(8, len(file))], 16, 32)
+	return false, strconv.FormatUint(id, 10), err
+}
+
 // promoted notes that the standby whose log is read was promoted: all that was read of its log is in it still.
 func (s *Source) promoted(ctx context.Context, timeline string) error {
-	s.server.timeline, s.server.standby = timeline, false
+	on := *s.server
+	on.timeline, on.standby = timeline, false
 	tables := make([]string, len(s.order))
 	for i, f := range s.order {
 		tables[i] = f.name
 	}
-	return s.noteTimelines(ctx, s.server, tables)
-}
-
-// currentTimeline is the timeline that a primary writes its log on, and when it was started.
-func currentTimeline(ctx context.Context, conn *pgconn.PgConn) (timeline, started string, err error) {
-	found, err := query(ctx, conn, "select pg_walfile_name(pg_current_wal_lsn()), pg_postmaster_start_time()")
-	if err != nil {
-		return "", "", err
+	if err := s.noteTimelines(ctx, &on, tables); err != nil {
+		return err
 	}
-	file := string(found[0][0])
-	id, err := strconv.ParseUint(file[:min(8, len(file))], 16, 32)
-	return strconv.FormatUint(id, 10), string(found[0][1]), err
+	s.server = &on
+	return nil
 }
 
 func otherTimeline(on *server, table string, at pgoutput.LSN, was string, left pgoutput.LSN) error {

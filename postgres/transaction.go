@@ -193,6 +193,8 @@ type transactionReader struct {
 	*transaction
 	messages *changesReader
 	decoder  pgoutput.Decoder
+	last     *pgoutput.Message // that next returned
+	undone   bool              // next returns it once more
 }
 
 func (t *transaction) reader() (*transactionReader, error) {
@@ -200,8 +202,15 @@ func (t *transaction) reader() (*transactionReader, error) {
 	return &transactionReader{transaction: t, messages: messages}, err
 }
 
+// again has next return once more what it returned last, which lasts until then.
+func (r *transactionReader) again() { r.undone = true }
+
 // next returns the next message. io.EOF: there is none.
 func (r *transactionReader) next() (*pgoutput.Message, error) {
+	if r.undone {
+		r.undone = false
+		return r.last, nil
+	}
 	for {
 		payload, err := r.messages.next()
 		if err != nil {
@@ -209,6 +218,7 @@ func (r *transactionReader) next() (*pgoutput.Message, error) {
 		}
 		m, err := r.decoder.DecodeChange(payload, r.streamed)
 		if err != nil || m.Kind == pgoutput.Relation || !r.aborted[m.XID] {
+			r.last = m
 			return m, err
 		}
 	}

@@ -29,7 +29,6 @@ type watch struct {
 	warned  time.Time
 	past    []reading // the last ones, the oldest first
 
-	standby bool              // the server was one when it was asked last
 	members map[string]member // the tables as they were when it was asked last; nil: it was not
 	notices chan notice
 }
@@ -43,7 +42,6 @@ type reading struct {
 	disk     bool  // the bound is the disk
 	status   string
 	active   bool // a connection reads from the slot
-	standby  bool
 }
 
 // rateReadings are over how many readings growth is measured.
@@ -68,19 +66,14 @@ func (w *watch) run(ctx context.Context) {
 			w.tell(r)
 		}
 		if w.conn != nil {
-			w.notice(ctx, ok && w.standby && !r.standby)
+			w.notice(ctx)
 		}
-		w.standby = w.standby && (!ok || r.standby)
 	}
 }
 
-// notice tells the source of tables that came and went, and of the timeline of a standby that was promoted.
-func (w *watch) notice(ctx context.Context, promoted bool) {
+// notice tells the source of tables that came and went.
+func (w *watch) notice(ctx context.Context) {
 	n, ok, err := w.look(ctx)
-	if err == nil && promoted {
-		n.timeline, n.started, err = currentTimeline(ctx, w.conn)
-		ok = true
-	}
 	if err != nil {
 		w.close(ctx)
 		w.o.Log.Warn("cannot tell whether there are new tables", "publication", w.o.Publication, "error", err)
@@ -114,7 +107,7 @@ func (w *watch) read(ctx context.Context) (r reading, ok bool, err error) {
 		bound = "null, null"
 	}
 	rows, err := query(ctx, w.conn, `
-select pg_wal_lsn_diff(l.at, s.restart_lsn), pg_wal_lsn_diff(l.at, s.confirmed_flush_lsn), s.active, pg_is_in_recovery(), `+bound+`
+select pg_wal_lsn_diff(l.at, s.restart_lsn), pg_wal_lsn_diff(l.at, s.confirmed_flush_lsn), s.active, `+bound+`
 from pg_catalog.pg_replication_slots s, (select case when pg_is_in_recovery() then pg_last_wal_replay_lsn()
   else pg_current_wal_lsn() end as at) l
 where s.slot_name = $1`, w.o.Slot)
@@ -122,10 +115,10 @@ where s.slot_name = $1`, w.o.Slot)
 		return r, false, err
 	}
 	v := rows[0]
-	r = reading{at: time.Now(), retained: number(v[0]), behind: number(v[1]), active: v[2][0] == 't', standby: v[3][0] == 't',
-		safe: -1, status: string(v[5])}
-	if len(v[4]) > 0 {
-		r.safe = max(0, number(v[4]))
+	r = reading{at: time.Now(), retained: number(v[0]), behind: number(v[1]), active: v[2][0] == 't', safe: -1,
+		status: string(v[4])}
+	if len(v[3]) > 0 {
+		r.safe = max(0, number(v[3]))
 	}
 	if left := max(0, w.o.LogDisk-r.retained); w.o.LogDisk > 0 && (r.safe < 0 || left < r.safe) {
 		r.safe, r.disk = left, true
@@ -186,8 +179,7 @@ func (s *Source) watching() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	w := &watch{o: &s.o, address: s.address, version: s.server.version, standby: s.server.standby, members: s.members,
-		notices: s.notices}
+	w := &watch{o: &s.o, address: s.address, version: s.server.version, members: s.members, notices: s.notices}
 	go func() {
 		defer close(done)
 		w.run(ctx)

@@ -1,0 +1,116 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/freshet-io/freshet"
+)
+
+// published returns the tables that are read, and makes the publication of them if there is none.
+func (s *Source) published(ctx context.Context) ([]*catalogTable, error) {
+	conn, err := s.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.types.load(ctx, conn); err != nil {
+		return nil, s.ailing(err)
+	}
+	if s.members, err = readMembers(ctx, conn, &s.o); err != nil {
+		return nil, s.ailing(err)
+	}
+	all, err := readTables(ctx, conn, s.o.Tables)
+	if err != nil {
+		return nil, s.ailing(err)
+	}
+	p, err := readPublication(ctx, conn, s.o.Publication, s.server.version)
+	if err != nil {
+		return nil, s.ailing(err)
+	}
+	if p == nil {
+		read, err := s.publish(ctx, conn, all)
+		if madeByAnother(err) {
+			return s.published(ctx)
+		}
+		return read, err
+	}
+	if err := s.rejoin(ctx, conn, p, all); err != nil {
+		return nil, err
+	}
+	read := slices.DeleteFunc(all, func(t *catalogTable) bool {
+		_, is := p.Tables[t.String()]
+		return !is || s.unkeyed(&t.Table, t.PrimaryKey)
+	})
+	for _, t := range read {
+		p.restrict(t)
+	}
+	return read, s.none(read)
+}
+
+// publish makes the publication: of the tables themselves, not of their partitions.
+func (s *Source) publish(ctx context.Context, conn *pgconn.PgConn, all []*catalogTable) ([]*catalogTable, error) {
+	read, err := s.publishable(all)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.none(read); err != nil {
+		return nil, err
+	}
+	if s.server.standby {
+		return nil, &freshet.Error{Code: freshet.CodeSourceRefused, Class: freshet.ClassEnvironment, Place: "publication " + s.o.Publication,
+			Msg: "there is no such publication, and a standby answers, which cannot make it",
+			Fix: "on the primary: " + makePublication(s.o.Publication, read)}
+	}
+	if _, err := conn.Exec(ctx, makePublication(s.o.Publication, read)).ReadAll(); err != nil {
+		return nil, s.ailing(fmt.Errorf("create publication %s: %w", s.o.Publication, err))
+	}
+	for _, t := range read {
+		t.Columns = slices.DeleteFunc(t.Columns, func(c Column) bool { return c.Generated })
+	}
+	s.o.Log.Info("made a publication", "publication", s.o.Publication, "tables", len(read))
+	return read, nil
+}
+
+// publishable are the tables that may be published. One that may not, and was named, is an error; one that a pattern selects is
+// left out.
+func (s *Source) publishable(all []*catalogTable) (read []*catalogTable, err error) {
+	for _, t := range all {
+		if t.Partition || t.Kind != 'r' && t.Kind != 'p' {
+			continue
+		}
+		why := t.unfit(&s.o)
+		switch {
+		case why == "":
+			read = append(read, t)
+		case named(s.o.Tables, t.Schema, t.Name):
+			return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: t.String(),
+				Msg: "the table is not to be published: " + why,
+				Fix: "freshet check has the SQL that mends it; or leave it out of tables"}
+		default:
+			s.o.Log.Warn("a table is left out", "table", t.String(), "why", why)
+		}
+	}
+	return read, nil
+}
+
+// unkeyed reports, and tells, that a table is left out since it has no key and a pattern selects it.
+func (s *Source) unkeyed(t *Table, primary []string) bool {
+	if !s.o.Keyed || named(s.o.Tables, t.Schema, t.Name) || len(rowKey(t, primary)) > 0 {
+		return false
+	}
+	s.o.Log.Warn("a table is left out", "table", t.String(), "why", "no key")
+	return true
+}
+
+func (s *Source) none(read []*catalogTable) error {
+	if len(read) > 0 {
+		return nil
+	}
+	return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: "publication " + s.o.Publication,
+		Msg: fmt.Sprintf("no table is read: none of %s is published", strings.Join(s.o.Tables, ", ")),
+		Fix: "add tables to the publication, or name others"}
+}
