@@ -45,7 +45,7 @@ func (c *Changes) shape() shape {
 	return object{keys: []key{
 		{name: "op", doc: "The path of the field that says what happened: op, meta.op. Default: none, each record is " +
 			"what the row is now.", is: text(&c.Op)},
-		{name: "insert", doc: "Values of op for a new row. Default of the four, when none is given: insert, INSERT, I, c, r.",
+		{name: "insert", doc: "Values of op for a new row. Default of the four, when none is given: insert, INSERT, I, i, c, r.",
 			is: values(&c.Insert)},
 		{name: "update", doc: "Values of op for a changed row: update, UPDATE, U, u.", is: values(&c.Update)},
 		{name: "upsert", doc: "Values of op for a row that is new or changed: upsert, UPSERT.", is: values(&c.Upsert)},

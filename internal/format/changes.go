@@ -32,7 +32,7 @@ type ChangeOptions struct {
 
 // DefaultOps are the values of ChangeOptions.Op where none are given.
 func DefaultOps() (insert, update, upsert, remove []string) {
-	return []string{"insert", "INSERT", "I", "c", "r"}, []string{"update", "UPDATE", "U", "u"},
+	return []string{"insert", "INSERT", "I", "i", "c", "r"}, []string{"update", "UPDATE", "U", "u"},
 		[]string{"upsert", "UPSERT"}, []string{"delete", "DELETE", "D", "d"}
 }
 
