@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -317,5 +318,35 @@ func TestSource_Compressed_Lands(t *testing.T) {
 			b.mustCatchUp(k, "orders", func(o *kafka.Options) { o.KeepRecords = true })
 			k.want(t, "t", want)
 		})
+	}
+}
+
+// After a crash the group waits for the process that is gone: that is told, and over once the partitions are ours.
+func TestSource_MemberEndedWithoutLeaving_WaitIsTold(t *testing.T) {
+	b, k := newBroker(t), newSink()
+	b.topic("orders", 1)
+	b.fill("orders", 1, 10)
+	dead, err := kgo.NewClient(kgo.SeedBrokers(b.ListenAddrs()...), kgo.ConsumerGroup("app"), kgo.ConsumeTopics("orders"),
+		kgo.InstanceID("dead"), kgo.SessionTimeout(3*time.Second), kgo.Balancers(kgo.CooperativeStickyBalancer()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fetched := dead.PollFetches(t.Context()); fetched.Err() != nil {
+		t.Fatal(fetched.Err())
+	}
+	dead.Close() // which does not leave: the member is static
+	told, over := make(chan string, 10), make(chan struct{})
+	ended := sync.OnceFunc(func() { close(over) })
+	_, stop := b.follow(k, b.source("orders", func(o *kafka.Options) {
+		o.Observer.Retry = func(_ string, err error) { told <- err.Error() }
+		o.Observer.Recovered = func(string) { ended() }
+	}))
+	if got := <-told; !strings.Contains(got, "session_timeout, here 3s") {
+		t.Errorf("got %q told, want what is waited for", got)
+	}
+	<-over
+	k.wait(t, "t", rows(10))
+	if err := stop(); err != nil {
+		t.Fatal(err)
 	}
 }

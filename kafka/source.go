@@ -58,6 +58,8 @@ type Source struct {
 	failure sync.Once
 	err     error
 
+	joining *time.Timer // tells that the group takes its time
+
 	mu       sync.Mutex
 	tables   map[string]*table
 	lanes    map[partition]*lane // those that are ours
@@ -170,12 +172,30 @@ func (s *Source) Open(ctx context.Context, down freshet.Downstream) error {
 	}
 	s.start()
 	if len(s.o.Partitions) == 0 {
+		s.joining = time.AfterFunc(s.o.SessionTimeout/joinShare, s.tellJoining)
 		close(s.ready)
 		return nil
 	}
 	err = s.takeByHand(ctx)
 	close(s.ready)
 	return err
+}
+
+// joinShare is the part of the session timeout after which it is told that the group has not let us in yet.
+const joinShare = 9
+
+// tellJoining tells why nothing comes after a crash: the group waits for the process that ended without leaving it.
+func (s *Source) tellJoining() {
+	s.mu.Lock()
+	joined := s.joined
+	s.mu.Unlock()
+	if joined || s.life.Err() != nil || s.outage.any() {
+		return
+	}
+	s.retry(s.session(), fmt.Errorf("the group has not let us in yet: it waits for a member that ended without leaving it, until that one's "+
+		"session is over (session_timeout, here %s)", s.o.SessionTimeout))
+	s.log.Info("the group has not let us in yet: a member that ended without leaving it is waited for until its session is over",
+		"group", s.o.Group, "session_timeout", s.o.SessionTimeout)
 }
 
 // start starts the goroutines.
@@ -320,6 +340,9 @@ func (s *Source) Close(ctx context.Context) error {
 		return nil
 	}
 	s.end()
+	if s.joining != nil {
+		s.joining.Stop()
+	}
 	s.wg.Wait()
 	for {
 		select {
