@@ -2,14 +2,19 @@ package keyindex
 
 import "context"
 
-// cursor walks the records of a run in their order and checks each bucket before it enters it.
+// cursor walks the records of a run in their order and checks each bucket before it enters it. What it is past it forgets, so
+// that a walk of a large run does not bring all of it into memory.
 type cursor struct {
 	run     *run
 	age     int // runs that are newer
 	bucket  uint64
 	records []byte // of the bucket, from the current one on
 	fp      Fingerprint
+	kept    uint64 // up to where in the body the pages were forgotten
 }
+
+// cursorKeeps is how much of a run a cursor is past and has in memory, at most.
+const cursorKeeps = 1 << 20
 
 // next goes to the next record; more is false behind the last.
 func (c *cursor) next() (more bool, err error) {
@@ -18,15 +23,29 @@ func (c *cursor) next() (more bool, err error) {
 	}
 	for len(c.records) == 0 {
 		if c.bucket == c.run.buckets() {
+			c.forget(uint64(len(c.run.body)))
 			return false, nil
 		}
-		if c.records, err = c.run.check(c.bucket, c.run.span(c.bucket)); err != nil {
+		s := c.run.span(c.bucket)
+		if s.start >= c.kept+cursorKeeps {
+			c.forget(s.start)
+		}
+		if c.records, err = c.run.check(c.bucket, s); err != nil {
 			return false, err
 		}
 		c.bucket++
 	}
 	c.fp = Fingerprint{c.run.prefix(c.bucket-1) | c.run.recordHi(c.records), c.run.recordLo(c.records)}
 	return true, nil
+}
+
+// forget forgets what is before a place in the body.
+func (c *cursor) forget(before uint64) {
+	if before = min(before, uint64(len(c.run.body))); before > c.kept {
+		first := len(c.run.dir)
+		forgetMapped(c.run.data, first+int(c.kept), first+int(before))
+		c.kept = before
+	}
 }
 
 func (c *cursor) before(o *cursor) bool {

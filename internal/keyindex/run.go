@@ -90,6 +90,7 @@ func (r *run) readFilter() error {
 	r.filterMem = mem // before it is filled, which may fault
 	end := r.size - footerSize
 	copy(mem, r.data[end-r.filterSize:end])
+	forgetMapped(r.data, int(end-r.filterSize), int(end))
 	if got := crc32.Checksum(mem, castagnoli); got != r.filterSum {
 		return r.corrupt("its filter has the checksum %08x, wanted %08x", got, r.filterSum)
 	}
