@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	freshet "github.com/freshet-io/freshet"
 )
 
@@ -83,8 +85,8 @@ func (c *commit) withGroup(params map[string]string) map[string]string {
 const untold = 100
 
 // recall finds what the table's commits since the newest cut tell of groups: a process before may not have finished one.
-func (r *recorder) recall(ctx context.Context, s shownTable) error {
-	if r.recalled[s.t.name] {
+func (r *recorder) recall(ctx context.Context, s shownTable) (err error) {
+	if r.hasRecalled(s.t) {
 		return nil
 	}
 	newest, err := s.snap.Table().Snapshot(ctx)
@@ -99,8 +101,13 @@ func (r *recorder) recall(ctx context.Context, s shownTable) error {
 			}
 		}
 	}
+	owed := map[freshet.Lane]int64{}
+	defer func() {
+		if err == nil {
+			r.recollect(s.t, owed)
+		}
+	}()
 	if newest.Version() <= since {
-		r.recalled[s.t.name] = true
 		return nil
 	}
 	for e, err := range s.snap.Table().History(ctx, int(newest.Version()-since)) {
@@ -123,11 +130,48 @@ func (r *recorder) recall(ctx context.Context, s shownTable) error {
 		}
 		for _, end := range ends {
 			l := freshet.Lane{Origin: end.Origin, OriginID: end.OriginID, Name: end.Lane}
-			r.owed[l] = max(r.owed[l], end.Seq)
+			owed[l] = max(owed[l], end.Seq)
 		}
 	}
-	r.recalled[s.t.name] = true
 	return nil
+}
+
+func (r *recorder) hasRecalled(t *table) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.recalled[t.name]
+}
+
+// recollect notes what a table's commits tell.
+func (r *recorder) recollect(t *table, owed map[freshet.Lane]int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for l, seq := range owed {
+		r.owed[l] = max(r.owed[l], seq)
+	}
+	r.recalled[t.name] = true
+}
+
+// meets is of how many tables the stores are asked at once.
+const meets = 16
+
+// meet looks through the commits of tables that the recorder has not met yet, side by side: each costs several requests.
+func (r *recorder) meet(ctx context.Context, tables []*table) error {
+	var all errgroup.Group
+	all.SetLimit(meets)
+	for _, t := range tables {
+		if r.hasRecalled(t) {
+			continue
+		}
+		all.Go(func() error {
+			snap, err := r.known(ctx, t, false)
+			if err != nil || snap == nil {
+				return err
+			}
+			return r.ask(ctx, t, "read its history", func(ctx context.Context) error { return r.recall(ctx, shownTable{t, snap}) })
+		})
+	}
+	return all.Wait()
 }
 
 // paid reports whether the lanes have come as far as commits before told, and forgets what has.

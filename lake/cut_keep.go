@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
@@ -36,19 +39,31 @@ func (r *recorder) mark(ctx context.Context) error {
 		return err
 	}
 	key := cutsFolder + url.PathEscape(r.a.app) + ".json"
+	var bear []string // it by now
+	var mu sync.Mutex
+	var all errgroup.Group
+	all.SetLimit(meets)
 	for _, s := range r.shown {
 		if r.marked[s.t.name] {
 			continue
 		}
-		err := r.ask(ctx, s.t, "note that cuts show it", func(ctx context.Context) error {
-			return putIfOther(ctx, s.t.st, key, data)
-		})
-		if err != nil {
+		all.Go(func() error {
+			err := r.ask(ctx, s.t, "note that cuts show it", func(ctx context.Context) error {
+				return putIfOther(ctx, s.t.st, key, data)
+			})
+			if err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				bear = append(bear, s.t.name)
+			}
 			return explain(s.t.name, err)
-		}
-		r.marked[s.t.name] = true
+		})
 	}
-	return nil
+	err = all.Wait()
+	for _, name := range bear {
+		r.marked[name] = true
+	}
+	return err
 }
 
 // putIfOther puts the object unless it is there as it is to be.

@@ -25,11 +25,11 @@ type recorder struct {
 	folds  []foldedLane    // what it says of lanes beyond the txns of its tables
 	marked map[string]bool // names of tables that bear our marker
 
-	recalled map[string]bool        // names of tables whose commits were looked through
-	owed     map[freshet.Lane]int64 // what they tell that is to come before the tables are level
+	owed map[freshet.Lane]int64 // what commits tell that is to come before the tables are level; while tables are met, under mu
 
-	mu   sync.Mutex
-	late freshet.Day // the first day that was over when rows of it came, which no cut shows yet; 0: none; commits set it, under mu
+	mu       sync.Mutex
+	recalled map[string]bool // names of tables whose commits were looked through, under mu
+	late     freshet.Day     // the first day that was over when rows of it came, which no cut shows yet; 0: none; commits set it, under mu
 
 	wards []*ward // the cuts table in care; nil: not yet
 }
@@ -168,6 +168,9 @@ func (r *recorder) take(ctx context.Context, m freshet.Moment) (*Cut, error) {
 	if err != nil || len(tables) == 0 || len(tables)+len(r.out) == 1 && !r.opts.Always {
 		return nil, err
 	}
+	if err := r.meet(ctx, tables); err != nil {
+		return nil, err
+	}
 	idle := idlers(m.Idle)
 	for _, name := range r.out {
 		if idle[name] != nil {
@@ -232,7 +235,7 @@ func (r *recorder) tables(ctx context.Context) ([]*table, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case behind == parkBehind, slow && !(r.recalled[t.name] && r.marked[t.name]): // its store would be asked
+		case behind == parkBehind, slow && !(r.hasRecalled(t) && r.marked[t.name]): // its store would be asked
 			r.out = append(r.out, t.name)
 		case snap != nil:
 			all = append(all, t)
