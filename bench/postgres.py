@@ -246,7 +246,10 @@ def tables(race):
         used = {}
 
         def drive(process):
-            time.sleep(2)
+            begin = time.time()
+            while race.asked("SELECT bool_or(active) FROM pg_replication_slots WHERE database = current_database()") != "t":
+                time.sleep(0.1)
+            used["start_s"] = time.time() - begin
             draw, begin, sent = random.Random(7), time.time(), 0
             writer = subprocess.Popen([SERVER, "psql", race.home, "-q", race.database], stdin=subprocess.PIPE, text=True,
                                       stdout=subprocess.DEVNULL)
@@ -261,8 +264,9 @@ def tables(race):
             writer.stdin.close()
             writer.wait()
             used["changes_per_s"] = sent / (time.time() - begin)
-            time.sleep(5)
+            time.sleep(10)
             cpu, since = measure.usage(process.pid)[0], time.time()
+            used["open_files"], used["threads"] = (len(os.listdir(f"/proc/{process.pid}/{what}")) for what in ("fd", "task"))
             time.sleep(a.idle)
             used["idle_cpu_share"] = (measure.usage(process.pid)[0] - cpu) / (time.time() - since)
 
@@ -287,7 +291,7 @@ def main():
     p.add_argument("--transaction", type=int, default=10_000_000)
     p.add_argument("--tables", type=int, default=600)
     p.add_argument("--rate", type=int, default=58_000)
-    p.add_argument("--seconds", type=int, default=60)
+    p.add_argument("--seconds", type=int, default=60, help="of load, of fresh and tables; tables is wanted for 600")
     p.add_argument("--idle", type=int, default=30, help="seconds without changes at the end of tables")
     race = Race(p.parse_args())
     try:
