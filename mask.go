@@ -1,6 +1,9 @@
 package freshet
 
-import "iter"
+import (
+	"encoding/binary"
+	"iter"
+)
 
 // Mask marks cells of a batch whose value the source did not send: an unchanged value that its log leaves out, a
 // column that a patch does not name, all but the key of a deleted row. The cell itself is null and means nothing.
@@ -63,6 +66,49 @@ func (m *Mask) Take(from, to int) *Mask {
 		}
 	}
 	return nil
+}
+
+// Pick returns the mask of these rows, in their order: nil when none of them is marked.
+func (m *Mask) Pick(rows []int32) *Mask {
+	if m == nil {
+		return nil
+	}
+	var out *Mask
+	for n, row := range rows {
+		from := min(int(row)*m.words, len(m.bits))
+		for i, w := range m.bits[from:min(from+m.words, len(m.bits))] {
+			if w == 0 {
+				continue
+			}
+			if out == nil {
+				out = &Mask{words: m.words, bits: make([]uint64, len(rows)*m.words)}
+			}
+			out.bits[n*m.words+i] = w
+		}
+	}
+	return out
+}
+
+// Bytes returns the marks of the first rows as bytes, of each row as many as RowBytes says: a bit a column, the lowest first.
+func (m *Mask) Bytes(rows int) []byte {
+	out := make([]byte, 0, rows*m.RowBytes())
+	for _, w := range m.bits[:min(rows*m.words, len(m.bits))] {
+		out = binary.LittleEndian.AppendUint64(out, w)
+	}
+	return out[:cap(out)]
+}
+
+// RowBytes is how many bytes the marks of a row take.
+func (m *Mask) RowBytes() int { return 8 * m.words }
+
+// MarkBytes marks cells of a row as Bytes has them, of which trailing bytes may be missing; those too many say nothing.
+func (m *Mask) MarkBytes(row int, marks []byte) {
+	if need := (row + 1) * m.words; need > len(m.bits) {
+		m.bits = append(m.bits, make([]uint64, need-len(m.bits))...)
+	}
+	for i, b := range marks[:min(len(marks), m.RowBytes())] {
+		m.bits[row*m.words+i/8] |= uint64(b) << (8 * (i % 8))
+	}
 }
 
 // Append adds the marks of other, whose first row becomes row at; both have the same columns.

@@ -83,25 +83,21 @@ func (r *rowIndex) watch(d *DedupeOptions) error {
 	return nil
 }
 
-// newDeduped finds out which of the gathered rows the table has not. A row counts as soon as it is taken, so that it does
+// dedupe finds out which of the gathered rows the table has not. A row counts as soon as it is taken, so that it does
 // not matter which rows a commit has together.
-func newDeduped(t *table, snap *delta.Snapshot, meta *delta.Metadata, rows *changeRows) (*upsert, error) {
-	u, err := undecided(t, snap, meta, rows)
-	if err != nil {
-		return nil, err
-	}
+func (u *upsert) dedupe() (err error) {
 	index := u.index
-	columns := rows.named(t.a.opts.Dedupe.columns())
-	n := len(rows.kinds)
+	columns := u.rows.named(u.t.a.opts.Dedupe.columns())
+	n := len(u.rows.kinds)
 	u.seqs = index.sequence.append(nil, columns[index.keys:], n)
 	near := &nearby{window: *index.window, taken: map[keyindex.Fingerprint]int64{}}
 	for i, later := range []int64{-1, 0, 1} {
 		if near.keys[i], err = index.hashAt(columns, later); err != nil {
-			return nil, err
+			return err
 		}
 		at, orders := make([]keyindex.Position, n), make([]byte, n*index.identity.SequenceBytes)
 		if err := index.x.Lookup(near.keys[i], at, orders); err != nil {
-			return nil, err
+			return err
 		}
 		near.stored[i] = make([]storedTime, n)
 		for row, p := range at {
@@ -122,7 +118,7 @@ func newDeduped(t *table, snap *delta.Snapshot, meta *delta.Metadata, rows *chan
 		}
 	}
 	u.at = make([]keyindex.Position, len(u.keys))
-	return u, nil
+	return nil
 }
 
 // timeOf is the time that an order of the index of a window is of.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -85,59 +84,125 @@ func (u *upsert) deletion(i int, row int32, puts []int32, base bool) deletion {
 	return deletion{at: loggedAt{lane, place{seq, int32(c.of.nth[c.row])}}, row: row, key: i, puts: puts, base: base}
 }
 
-// logDeletes adds to the log the rows that the upsert deletes and the log has not.
-func (c *commit) logDeletes(ctx context.Context, u *upsert) error {
-	l := c.t.deleted
-	if l == nil {
-		return nil
-	}
-	all := u.logged
-	if len(all) == 0 {
-		return nil
-	}
-	schema, err := l.schema(u.schema)
-	if err != nil {
-		return err
-	}
-	for range maxRaces {
-		snap, err := l.need(ctx, delta.CreateOptions{Schema: schema, Description: "deleted rows of " + c.t.name})
-		if err != nil {
-			return explain(l.name, err)
-		}
-		have, err := l.beyond(ctx, snap, c, all)
-		if err != nil {
-			return explain(l.name, err)
-		}
-		fresh := slices.DeleteFunc(slices.Clone(all), func(d deletion) bool { return have[d.at] })
-		if len(fresh) == 0 {
-			return nil
-		}
-		if err = l.commit(ctx, snap, schema, u, fresh); !errors.Is(err, delta.ErrConflict) {
-			return explain(l.name, err)
-		}
-	}
-	return c.t.tooManyRaces()
+// logWriter adds the rows that a commit deletes to the log.
+type logWriter struct {
+	log   *deleteLog
+	snap  *delta.Snapshot
+	tx    *delta.Transaction
+	w     *delta.Writer
+	have  map[freshet.Lane]map[place]bool // what the log has beyond where the commit starts
+	lasts map[freshet.Lane]int64          // of what is added
 }
 
-// beyond is what the log has of the lanes of these deletions beyond where the commit starts.
-func (l *deleteLog) beyond(ctx context.Context, snap *delta.Snapshot, c *commit, all []deletion) (map[loggedAt]bool, error) {
-	have := map[loggedAt]bool{}
-	read := map[freshet.Lane]bool{}
-	for _, d := range all {
-		lane := d.at.lane
-		if read[lane] {
-			continue
+// logDeletes writes the rows that the upsert deletes and the log has not into files of the log, which is committed before
+// the table moves past them.
+func (c *commit) logDeletes(ctx context.Context, w *upsertWriter) error {
+	l := c.t.deleted
+	if l == nil || len(w.logged) == 0 {
+		return nil
+	}
+	if w.log == nil {
+		var err error
+		if w.log, err = c.beginLog(ctx, l, w.schema); err != nil {
+			return explain(l.name, err)
 		}
-		read[lane] = true
-		after := int64(math.MinInt64)
-		if s := c.lanes[lane]; s != nil {
-			after = s.after
+	}
+	return explain(l.name, w.log.add(ctx, w.upsert))
+}
+
+// beginLog begins a commit to the log, which is made if need be.
+func (c *commit) beginLog(ctx context.Context, l *deleteLog, table *delta.Schema) (*logWriter, error) {
+	schema, err := l.schema(table)
+	if err != nil {
+		return nil, err
+	}
+	snap, err := l.need(ctx, delta.CreateOptions{Schema: schema, Description: "deleted rows of " + c.t.name})
+	if err != nil {
+		return nil, err
+	}
+	o := &logWriter{log: l, snap: snap, tx: snap.Table().Begin(snap, nil), lasts: map[freshet.Lane]int64{}}
+	if o.have, err = l.beyond(ctx, snap, c); err != nil {
+		return nil, err
+	}
+	meta, err := widen(o.tx, snap, schema)
+	if err != nil {
+		return nil, err
+	}
+	o.w, err = delta.NewWriter(l.st, meta, snap.Protocol(), &delta.WriterOptions{MemoryBytes: 16 << 20, RowGroupBytes: 8 << 20})
+	return o, err
+}
+
+// add writes the rows that the upsert deletes and the log has not.
+func (o *logWriter) add(ctx context.Context, u *upsert) error {
+	fresh := slices.DeleteFunc(slices.Clone(u.logged), func(d deletion) bool { return o.have[d.at.lane][d.at.place] })
+	if len(fresh) == 0 {
+		return nil
+	}
+	for _, d := range fresh {
+		if last, ok := o.lasts[d.at.lane]; !ok || d.at.seq > last {
+			o.lasts[d.at.lane] = d.at.seq
 		}
+	}
+	return u.writeDeletions(ctx, o.w, fresh)
+}
+
+// abort deletes what was written and not committed.
+func (o *logWriter) abort(t *table) {
+	if o != nil && o.w != nil {
+		t.a.tend.abort([]*delta.Writer{o.w})
+	}
+}
+
+// commit commits what was written. Errors: delta.ErrConflict when another copy has added rows of one of the lanes: what there is
+// to add must be found out anew.
+func (o *logWriter) commit(ctx context.Context, t *table) error {
+	if o == nil || len(o.lasts) == 0 {
+		return nil
+	}
+	adds, err := o.w.Close(ctx)
+	if err != nil {
+		return explain(o.log.name, err)
+	}
+	o.tx.Add(adds...)
+	o.advance(t.a.app)
+	o.tx.Operation("STREAMING UPDATE", t.streaming("Append"), map[string]string{"numAddedFiles": fmt.Sprint(len(adds)),
+		"numOutputRows": fmt.Sprint(o.w.Rows()), "numRemovedFiles": "0"})
+	o.tx.BlindAppend(true)
+	done, err := o.tx.Commit(ctx)
+	if err != nil && errors.Is(err, delta.ErrConflict) {
+		return err
+	}
+	o.w = nil // it may have landed: its files stay
+	if err != nil {
+		return explain(o.log.name, err)
+	}
+	t.a.tend.checkpoint(done.Snapshot.Table(), done.Snapshot)
+	return nil
+}
+
+// advance records how far the log has the lanes of what is added, if nobody else has meanwhile.
+func (o *logWriter) advance(app string) {
+	for lane, seq := range o.lasts {
+		last, count := heldTxns(app, lane)
+		expect(o.tx, o.snap, count)
+		n, _ := o.snap.Txn(count)
+		o.tx.AddTxn(count, n+1)
+		if was, ok := o.snap.Txn(last); !ok || was < seq {
+			o.tx.AddTxn(last, seq)
+		}
+	}
+}
+
+// beyond is what the log has of the lanes of the commit beyond where that starts.
+func (l *deleteLog) beyond(ctx context.Context, snap *delta.Snapshot, c *commit) (map[freshet.Lane]map[place]bool, error) {
+	have := map[freshet.Lane]map[place]bool{}
+	for lane, s := range c.lanes {
 		last, _ := heldTxns(c.t.a.app, lane)
-		if v, known := snap.Txn(last); !known || v <= after {
+		if v, known := snap.Txn(last); !known || v <= s.after {
 			continue
 		}
-		if err := l.read(ctx, snap, c.t.a.app, lane, after, have); err != nil {
+		have[lane] = map[place]bool{}
+		if err := l.read(ctx, snap, c.t.a.app, lane, s.after, have[lane]); err != nil {
 			return nil, err
 		}
 	}
@@ -146,7 +211,7 @@ func (l *deleteLog) beyond(ctx context.Context, snap *delta.Snapshot, c *commit,
 
 // read notes what the log has of a lane after a seq.
 func (l *deleteLog) read(ctx context.Context, snap *delta.Snapshot, app string, lane freshet.Lane, after int64,
-	have map[loggedAt]bool) error {
+	have map[place]bool) error {
 	where, err := expr.Parse(fmt.Sprintf("_deleted_app = %s AND _deleted_origin = %s AND _deleted_origin_id = %s AND "+
 		"_deleted_lane = %s", quote(app), quote(lane.Origin), quote(lane.OriginID), quote(lane.Name)))
 	if err != nil {
@@ -160,71 +225,12 @@ func (l *deleteLog) read(ctx context.Context, snap *delta.Snapshot, app string, 
 		seqs, rows := rec.Column(0).(*array.Int64), rec.Column(1).(*array.Int64)
 		for i := range seqs.Len() {
 			if seq := seqs.Value(i); seq > after {
-				have[loggedAt{lane, place{seq, int32(rows.Value(i))}}] = true
+				have[place{seq, int32(rows.Value(i))}] = true
 			}
 		}
 		rec.Release()
 	}
 	return nil
-}
-
-// commit adds rows to the log. Errors: delta.ErrConflict when another copy has added rows of one of their lanes.
-func (l *deleteLog) commit(ctx context.Context, snap *delta.Snapshot, schema *delta.Schema, u *upsert, all []deletion) (
-	err error) {
-	tx := snap.Table().Begin(snap, nil)
-	meta, err := widen(tx, snap, schema)
-	if err != nil {
-		return err
-	}
-	w, err := delta.NewWriter(l.st, meta, snap.Protocol(), &delta.WriterOptions{MemoryBytes: 16 << 20,
-		RowGroupBytes: 8 << 20})
-	if err != nil {
-		return err
-	}
-	certain := true
-	defer func() {
-		if err != nil && certain {
-			u.t.a.tend.abort([]*delta.Writer{w})
-		}
-	}()
-	if err := u.writeDeletions(ctx, w, all); err != nil {
-		return err
-	}
-	adds, err := w.Close(ctx)
-	if err != nil {
-		return err
-	}
-	tx.Add(adds...)
-	u.advanceLog(tx, snap, all)
-	tx.Operation("STREAMING UPDATE", u.t.streaming("Append"), map[string]string{"numAddedFiles": fmt.Sprint(len(adds)),
-		"numOutputRows": fmt.Sprint(w.Rows()), "numRemovedFiles": "0"})
-	tx.BlindAppend(true)
-	done, err := tx.Commit(ctx)
-	if err != nil {
-		certain = errors.Is(err, delta.ErrConflict)
-		return err
-	}
-	u.t.a.tend.checkpoint(done.Snapshot.Table(), done.Snapshot)
-	return nil
-}
-
-// advanceLog records how far the log has the lanes of these deletions, if nobody else has meanwhile.
-func (u *upsert) advanceLog(tx *delta.Transaction, snap *delta.Snapshot, all []deletion) {
-	lasts := map[freshet.Lane]int64{}
-	for _, d := range all {
-		if last, ok := lasts[d.at.lane]; !ok || d.at.seq > last {
-			lasts[d.at.lane] = d.at.seq
-		}
-	}
-	for lane, seq := range lasts {
-		last, count := heldTxns(u.t.a.app, lane)
-		expect(tx, snap, count)
-		n, _ := snap.Txn(count)
-		tx.AddTxn(count, n+1)
-		if was, ok := snap.Txn(last); !ok || was < seq {
-			tx.AddTxn(last, seq)
-		}
-	}
 }
 
 // writeDeletions writes rows of the log: those that the table has, and those that the commit never brings to it because it

@@ -128,6 +128,14 @@ func (r *requiredColumn) lacking(b *freshet.Batch, c int, bad map[int]string) {
 // truncateText says why a table does not take a Truncate.
 const truncateText = "the table was emptied in the source, and its rows stay: only mode mirror with hard deletes empties it"
 
+// size is what the rows take in memory, or would.
+func (g *gathered) size() int64 {
+	if g.spilled != nil {
+		return g.bytes + g.spilled.memory
+	}
+	return g.bytes
+}
+
 func (g *gathered) release() {
 	releaseBatches(g.batches)
 	g.spilled.close()
@@ -165,6 +173,7 @@ type changeRows struct {
 	waits   *waiting         // of which the first rows are; nil: none
 	empties bool             // all rows that the table has go first
 	whole   map[int32]bool   // rows that are whole though they were not sent so
+	divided bool             // they are a share of a commit's: what it skips was left out
 }
 
 // union puts the gathered rows side by side, in the columns of the table, with the values that it will have. Those that are

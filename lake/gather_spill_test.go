@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"testing"
 
 	freshet "github.com/freshet-io/freshet"
@@ -181,41 +180,5 @@ func TestMirror_CommitLargerThanMemory_RefusedRowsQuarantined(t *testing.T) {
 	compareItems(t, w.items(t, "t"), want)
 	if got := len(w.rejects(t, "t")); got != 61-len(want) {
 		t.Errorf("got %d rows in quarantine, want %d", got, 61-len(want))
-	}
-}
-
-// Where deleted rows stay, share by share or all at once makes no difference.
-func TestKeyed_CommitLargerThanMemory_AsIfInMemory(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	times := regexp.MustCompile(`_deleted_at=[^(]\S*`)
-	cases := []struct {
-		mode    lake.Mode
-		deletes lake.Deletes
-	}{{lake.Mirror, lake.SoftDeletes}, {lake.Upsert, lake.HardDeletes}, {lake.Upsert, lake.SoftDeletes}}
-	for i, c := range cases {
-		for round := range uint64(4) {
-			all, _ := large(rand.New(rand.NewPCG(seed, round)), 5, 50)
-			var shown [2][]string
-			var rejects [2]int
-			for n, memory := range []int64{0, 150} {
-				o := spilling(t.TempDir())
-				o.Mode, o.Key.Deletes, o.MemoryBytes = c.mode, c.deletes, memory
-				columns := []string{"id", "n", "text"}
-				if c.deletes == lake.SoftDeletes {
-					columns = append(columns, lake.DeletedAtColumn)
-				}
-				w := newWorld()
-				must(t, tellSpilled(t.Context(), w.target(o), all, rand.New(rand.NewPCG(seed, uint64(i)))))
-				for _, row := range w.texts(t, "t", columns...) {
-					shown[n] = append(shown[n], times.ReplaceAllString(row, "deleted"))
-				}
-				rejects[n] = len(w.rejects(t, "t"))
-			}
-			sameTexts(t, fmt.Sprint(c.mode, " ", c.deletes, " round ", round), shown[1], shown[0])
-			if rejects[0] != rejects[1] {
-				t.Errorf("%s %s: got %d rows in quarantine, want %d", c.mode, c.deletes, rejects[1], rejects[0])
-			}
-		}
 	}
 }

@@ -33,8 +33,9 @@ type rowIndex struct {
 	x        *keyindex.Index  // nil: to be opened
 	progress func(rows int64) // told of rows whose keys were added; may be nil
 	files    fileCache
-	window   *window         // nil: each key has one row
-	tombs    *delta.Snapshot // of the tombstones that it is to show; nil: there are none
+	window   *window          // nil: each key has one row
+	tombs    *delta.Snapshot  // of the tombstones that it is to show; nil: there are none
+	tails    map[string]order // of rows in files that we wrote and that are read: what their orders have behind the sequence
 }
 
 // newRowIndex is the index for the table as the snapshot has it. Errors: key or sequence columns that are not there, or
@@ -342,7 +343,7 @@ func (r *rowIndex) addRows(c *indexChange, path string, rows delta.FileRows) err
 			Msg: "a row of the table has no key, in " + path, Err: err,
 			Fix: "delete the row or give it a key; the columns of a key must not be null"}
 	}
-	orders, err := r.orders(c, keys, rows.Batch.Columns()[r.keys:])
+	orders, err := r.orders(c, keys, rows.Batch.Columns()[r.keys:], r.tails[path])
 	if err != nil {
 		return err
 	}

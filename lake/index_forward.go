@@ -150,13 +150,16 @@ func touchedFiles(ctx context.Context, snap *delta.Snapshot, from, to int64) (ma
 
 // orders are those of rows that are read from the table, one after another; nil where nothing orders changes. Where a row
 // came from, which tells it from others of its sequence, is known as long as the index has the key with this sequence: so
-// it outlasts that files are rewritten.
-func (r *rowIndex) orders(c *indexChange, keys []keyindex.Fingerprint, sequence []arrow.Array) ([]byte, error) {
+// it outlasts that files are rewritten. Of others the tail says it, if that is not nil.
+func (r *rowIndex) orders(c *indexChange, keys []keyindex.Fingerprint, sequence []arrow.Array, tail order) ([]byte, error) {
 	if r.sequence == nil {
 		return nil, nil
 	}
 	orders := make([]byte, len(keys)*r.identity.SequenceBytes)
 	r.sequence.put(orders, r.identity.SequenceBytes, sequence, len(keys))
+	for i := range keys {
+		copy(r.orderOf(orders, i)[r.sequence.width:], tail)
+	}
 	rows, old := c.moving(keys)
 	at, known := make([]keyindex.Position, len(old)), make([]byte, len(old)*r.identity.SequenceBytes)
 	if err := r.x.Lookup(old, at, known); err != nil {

@@ -18,7 +18,8 @@ type indexNews struct {
 	buried  []keyindex.Fingerprint
 	ends    []byte // orders of buried
 	note    string // which tombstones the index has then; "": not known, or as before
-	unnoted bool   // keys are not noted, as there are too many: the index reads the commit as one of others
+	unnoted bool   // keys are not noted, as there are too many: the index reads the commit as one of others, but
+	tail    order  // that of all rows is this; nil: not known
 }
 
 // write notes that the row of a key was written.
@@ -39,6 +40,13 @@ func (n *indexNews) expect(rows int) {
 func (n *indexNews) remove(key keyindex.Fingerprint) {
 	if !n.unnoted {
 		n.gone = append(n.gone, key)
+	}
+}
+
+// bury notes that a key was deleted and has no row.
+func (n *indexNews) bury(key keyindex.Fingerprint, end order) {
+	if !n.unnoted {
+		n.buried, n.ends = append(n.buried, key), append(n.ends, end...)
 	}
 }
 
@@ -68,6 +76,13 @@ func (n *indexNews) lose(path string) {
 
 // landed brings the index forward by our own commit, and by those of others that it went behind.
 func (r *rowIndex) landed(ctx context.Context, done *delta.EditResult, news *indexNews) error {
+	if news.unnoted {
+		r.tails = map[string]order{}
+		for i := range done.Added {
+			r.tails[done.Added[i].Path] = news.tail
+		}
+		defer func() { r.tails = nil }()
+	}
 	if news.unnoted || done.Version != r.x.Version()+1 && r.forward(ctx, done.Snapshot, done.Version-1) != nil {
 		return r.bring(ctx, done.Snapshot)
 	}

@@ -3,12 +3,11 @@ package lake
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -22,10 +21,11 @@ import (
 // A parked batch is two Arrow streams of one record batch each, with a checksum, so that it comes back as it was, whatever
 // its types:
 //
-//	rows      the batch's columns, then those of recordFields and changeFields; with Batch.Behind as metadata, where there is one
+//	rows      the batch's columns, then those of recordFields and changeFields of which there is something to tell; how many are the
+//	          batch's is metadata, and so is Batch.Behind, where there is one (park_rows.go)
 //	rejects   recordFields and rejectFields; none where there are no rejects
 //
-// The columns of a batch are told from ours by their number.
+// Streams of before have all of ours, with nulls where there is nothing to tell, and do not say how many are the batch's.
 var (
 	recordFields = []arrow.Field{
 		{Name: "seq", Type: arrow.PrimitiveTypes.Int64},
@@ -53,59 +53,6 @@ var (
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// encodeRows are the rows of the batch with all that is known of them; nil when it has none.
-func encodeRows(b *freshet.Batch) ([]byte, error) {
-	if b.NumRows() == 0 {
-		return nil, nil
-	}
-	more := slices.Concat(recordFields, changeFields)
-	rb := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(more, nil))
-	defer rb.Release()
-	for row := range b.NumRows() {
-		var record *freshet.Record
-		if b.Records != nil {
-			r := b.Records[row].Record()
-			record = &r
-		}
-		appendRecord(rb, b.Seqs[row], record)
-		appendChange(rb, len(recordFields), b, row)
-	}
-	ours := rb.NewRecordBatch()
-	defer ours.Release()
-	behind, err := encodeBehind(b.Behind)
-	if err != nil {
-		return nil, err
-	}
-	schema := arrow.NewSchema(append(slices.Clone(b.Rows.Schema().Fields()), more...), behind)
-	whole := array.NewRecordBatch(schema, append(slices.Clone(b.Rows.Columns()), ours.Columns()...), int64(b.NumRows()))
-	defer whole.Release()
-	return toStream(whole)
-}
-
-// behindKey is what the metadata calls Batch.Behind, which is JSON in it.
-const behindKey = "behind"
-
-func encodeBehind(at *freshet.Place) (*arrow.Metadata, error) {
-	if at == nil {
-		return nil, nil
-	}
-	text, err := json.Marshal(at)
-	meta := arrow.NewMetadata([]string{behindKey}, []string{string(text)})
-	return &meta, err
-}
-
-func decodeBehind(meta arrow.Metadata) (*freshet.Place, error) {
-	text, ok := meta.GetValue(behindKey)
-	if !ok {
-		return nil, nil
-	}
-	at := &freshet.Place{}
-	if err := json.Unmarshal([]byte(text), at); err != nil {
-		return nil, fmt.Errorf("found %.100q, wanted a place: %w", text, err)
-	}
-	return at, nil
-}
 
 // encodeRejects are the rejects of the batch; nil when it has none.
 func encodeRejects(b *freshet.Batch) ([]byte, error) {
@@ -150,55 +97,67 @@ func appendRecord(rb *array.RecordBuilder, seq int64, r *freshet.Record) {
 	freshet.AppendHeaders(rb.Field(6).(*array.ListBuilder), r.Headers)
 }
 
-func appendChange(rb *array.RecordBuilder, at int, b *freshet.Batch, row int) {
-	if b.Places == nil {
-		rb.Field(at).AppendNull()
-	} else {
-		rb.Field(at).(*array.Int32Builder).Append(b.Places[row])
-	}
-	at++
-	if b.Kinds == nil {
-		rb.Field(at).AppendNull()
-	} else {
-		rb.Field(at).(*array.Uint8Builder).Append(uint8(b.Kinds[row]))
-	}
-	if !b.Unsent.Any(row) {
-		rb.Field(at + 1).AppendNull()
-	} else {
-		bits := make([]byte, (b.Rows.NumCols()+7)/8)
-		for c := range int(b.Rows.NumCols()) {
-			if b.Unsent.Has(row, c) {
-				bits[c/8] |= 1 << (c % 8)
-			}
-		}
-		rb.Field(at + 1).(*array.BinaryBuilder).Append(bits)
-	}
-	if b.Stamps == nil {
-		for i := range 3 {
-			rb.Field(at + 2 + i).AppendNull()
-		}
-		return
-	}
-	rb.Field(at + 2).(*array.StringBuilder).Append(b.Stamps[row].Tx)
-	rb.Field(at + 3).(*array.Int64Builder).Append(b.Stamps[row].Ordinal)
-	rb.Field(at + 4).(*array.Int64Builder).Append(b.Stamps[row].Committed)
-}
-
 // toStream makes a stream of one record batch, behind the CRC-32C of its bytes, little-endian.
 func toStream(rec arrow.RecordBatch) ([]byte, error) {
 	var out bytes.Buffer
+	err := writeStream(&out, rec)
+	return out.Bytes(), err
+}
+
+// writeStream is toStream into a buffer, which it empties first.
+func writeStream(out *bytes.Buffer, rec arrow.RecordBatch) error {
+	out.Reset()
 	out.Write(make([]byte, crc32.Size))
-	w := ipc.NewWriter(&out, ipc.WithSchema(rec.Schema()))
+	w := ipc.NewWriter(out, ipc.WithSchema(rec.Schema()))
 	err := errors.Join(w.Write(rec), w.Close())
 	data := out.Bytes()
 	binary.LittleEndian.PutUint32(data, crc32.Checksum(data[crc32.Size:], castagnoli))
-	return data, err
+	return err
 }
 
-// fromStream has take read the one record batch of the stream, whose last columns must be ours. Errors: bytes that are
+// columnsKey is what the metadata calls the number of columns that are not ours.
+const columnsKey = "columns"
+
+// isOurs reports whether the fields behind the first are of ours, in their order: all of them, unless the stream tells which are not.
+func isOurs(s *arrow.Schema, ours []arrow.Field) (first int, ok bool) {
+	fields := s.Fields()
+	same := func(a, b arrow.Field) bool { return a.Name == b.Name && arrow.TypeEqual(a.Type, b.Type) }
+	text, told := s.Metadata().GetValue(columnsKey)
+	if !told {
+		first = len(fields) - len(ours)
+		return first, first >= 0 && slices.EqualFunc(fields[first:], ours, same)
+	}
+	first, err := strconv.Atoi(text)
+	if err != nil || first < 0 || first > len(fields) {
+		return 0, false
+	}
+	for _, f := range fields[first:] {
+		for len(ours) > 0 && !same(f, ours[0]) {
+			ours = ours[1:]
+		}
+		if len(ours) == 0 {
+			return 0, false
+		}
+		ours = ours[1:]
+	}
+	return first, true
+}
+
+// fromStream has take read the one record batch of the stream, whose columns behind the first must be ours. Errors: bytes that are
 // something else. The reader of Arrow streams believes every length that it finds, so what is not as it was written never
 // comes to it.
-func fromStream(data []byte, ours []arrow.Field, take func(rec arrow.RecordBatch, first int)) (err error) {
+func fromStream(data []byte, ours []arrow.Field, take func(rec arrow.RecordBatch, first int)) error {
+	return readStream(data, ours, func(rec arrow.RecordBatch, first int) error {
+		if err := array.ValidateRecordFull(rec); err != nil {
+			return err
+		}
+		take(rec, first)
+		return nil
+	})
+}
+
+// readStream is fromStream without a look at what the columns have in them.
+func readStream(data []byte, ours []arrow.Field, take func(rec arrow.RecordBatch, first int) error) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("no Arrow stream: %v", fault)
@@ -216,70 +175,14 @@ func fromStream(data []byte, ours []arrow.Field, take func(rec arrow.RecordBatch
 		return err
 	}
 	defer in.Release()
-	fields := in.Schema().Fields()
-	first := len(fields) - len(ours)
-	if first < 0 || !slices.EqualFunc(fields[first:], ours, func(a, b arrow.Field) bool {
-		return a.Name == b.Name && arrow.TypeEqual(a.Type, b.Type)
-	}) {
+	first, ok := isOurs(in.Schema(), ours)
+	if !ok {
 		return fmt.Errorf("found the columns %v, wanted those of a parked batch", in.Schema())
 	}
 	if !in.Next() {
 		return errors.Join(errors.New("found no rows, wanted some"), in.Err())
 	}
-	if err := array.ValidateRecordFull(in.RecordBatch()); err != nil {
-		return err
-	}
-	take(in.RecordBatch(), first)
-	return nil
-}
-
-// decodeRows puts what encodeRows made into the batch.
-func decodeRows(data []byte, b *freshet.Batch) error {
-	return fromStream(data, slices.Concat(recordFields, changeFields), func(rec arrow.RecordBatch, first int) {
-		n := int(rec.NumRows())
-		places, kinds := rec.Column(first+7).(*array.Int32), rec.Column(first+8).(*array.Uint8)
-		unsent, tx := rec.Column(first+9).(*array.Binary), rec.Column(first+10).(*array.String)
-		ordinal, committed := rec.Column(first+11).(*array.Int64), rec.Column(first+12).(*array.Int64)
-		for row := range n {
-			seq, record := keptRecord(rec, first, row)
-			b.Seqs = append(b.Seqs, seq)
-			if record != nil {
-				b.Records = append(b.Records, record)
-			}
-			if !places.IsNull(row) {
-				b.Places = append(b.Places, places.Value(row))
-			}
-			if !kinds.IsNull(row) {
-				b.Kinds = append(b.Kinds, freshet.Kind(min(kinds.Value(row), uint8(freshet.Truncate))))
-			}
-			if !tx.IsNull(row) {
-				b.Stamps = append(b.Stamps, freshet.Stamp{Tx: strings.Clone(tx.Value(row)), Ordinal: ordinal.Value(row),
-					Committed: committed.Value(row)})
-			}
-			if unsent.IsNull(row) {
-				continue
-			}
-			if b.Unsent == nil {
-				b.Unsent = freshet.NewMask(first)
-			}
-			for c := range first {
-				if unsent.Value(row)[c/8]&(1<<(c%8)) != 0 {
-					b.Unsent.Mark(row, c)
-				}
-			}
-		}
-		for _, list := range []int{len(b.Records), len(b.Kinds), len(b.Stamps), len(b.Places)} {
-			if list != 0 && list != n {
-				panic("what is known of some rows is missing of others")
-			}
-		}
-		behind, err := decodeBehind(rec.Schema().Metadata())
-		if err != nil {
-			panic(err)
-		}
-		b.Behind = behind
-		b.Rows = array.NewRecordBatch(arrow.NewSchema(rec.Schema().Fields()[:first], nil), rec.Columns()[:first], int64(n))
-	})
+	return take(in.RecordBatch(), first)
 }
 
 // decodeRejects puts what encodeRejects made into the batch.

@@ -89,6 +89,41 @@ func TestParkedBatch_EncodedAndDecoded_IsTheSame(t *testing.T) {
 	}
 }
 
+// Tables have batches that were parked when all that may be told of rows was written, with nulls where there is nothing.
+func TestParkedBatch_OfBefore_IsTheSame(t *testing.T) {
+	want := told()
+	want.Rejects, want.Stamps, want.Records = nil, nil, nil
+	fields := append(want.Rows.Schema().Fields(), append(append([]arrow.Field{}, recordFields...), changeFields...)...)
+	columns := append([]arrow.Array{}, want.Rows.Columns()...)
+	rb := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields[len(columns):], nil))
+	for row := range want.NumRows() {
+		appendRecord(rb, want.Seqs[row], nil)
+		at := len(recordFields)
+		rb.Field(at).(*array.Int32Builder).Append(want.Places[row])
+		rb.Field(at + 1).(*array.Uint8Builder).Append(uint8(want.Kinds[row]))
+		if row == 2 {
+			rb.Field(at + 2).(*array.BinaryBuilder).Append([]byte{2}) // the column 1 of 3
+		} else {
+			rb.Field(at + 2).AppendNull()
+		}
+		for i := range 3 {
+			rb.Field(at + 3 + i).AppendNull()
+		}
+	}
+	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), append(columns, rb.NewRecordBatch().Columns()...), 4)
+	data, err := toStream(rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := &freshet.Batch{}
+	if err := decodeRows(data, got); err != nil {
+		t.Fatal(err)
+	}
+	if text(got) != text(want) || got.Records != nil || got.Stamps != nil {
+		t.Errorf("got\n%s\nwant\n%s", text(got), text(want))
+	}
+}
+
 func TestParkedBatch_BitFlipped_Refused(t *testing.T) {
 	whole, err := encodeRows(told())
 	if err != nil {

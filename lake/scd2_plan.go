@@ -63,12 +63,15 @@ func (h *history) group() error {
 	skip := make([]bool, len(h.rows.kinds))
 	for row := range skip {
 		null := func(c arrow.Array) bool { return c.IsNull(row) }
-		skip[row] = slices.ContainsFunc(key, null) || slices.ContainsFunc(sequence, null) ||
-			o.Deletes == IgnoreDeletes && h.rows.kinds[row] == freshet.Delete
+		skip[row] = slices.ContainsFunc(key, null) || h.ignores(h.rows.kinds[row])
 	}
 	keys, err := h.hash(key, skip)
 	if err != nil {
 		return err
+	}
+	for row := range skip {
+		null := func(c arrow.Array) bool { return c.IsNull(row) }
+		skip[row] = skip[row] || slices.ContainsFunc(sequence, null)
 	}
 	h.hashes = keys
 	h.orders = &collapser{rows: h.rows, keys: keys}

@@ -2,7 +2,6 @@ package lake
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -16,26 +15,8 @@ import (
 // historyWriter puts a history into an edit of the table.
 type historyWriter struct {
 	*history
-	*upsertWriter // of the same upsert
-}
-
-// writeHistory is writeChanges of mode SCD2.
-func (t *table) writeHistory(ctx context.Context, snap *delta.Snapshot, meta, to *delta.Metadata, rows *changeRows) (
-	*upsertWriter, error) {
-	u, err := undecided(t, snap, to, rows)
-	if err != nil {
-		return nil, err
-	}
-	h, err := newHistory(ctx, u)
-	if err != nil {
-		u.past.release()
-		return nil, err
-	}
-	w, err := h.write(ctx, meta)
-	if err != nil {
-		u.past.release()
-	}
-	return w, err
+	*upsertWriter       // of the same upsert
+	losing        []int // the numbers that the edit gave to the files of past
 }
 
 // keyRows are what becomes of the rows of one key.
@@ -45,25 +26,17 @@ type keyRows struct {
 	gone []int32  // stored rows that go, without one in their place
 }
 
-// write begins an edit of the snapshot and puts the history into it. What makes rows that the table does not accept becomes
-// rejects.
-func (h *history) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWriter, err error) {
-	w := &historyWriter{h, &upsertWriter{upsert: h.upsert}}
-	opts := &delta.DMLOptions{TargetFileBytes: h.t.a.opts.TargetFileBytes, Buffers: &h.t.a.buffers}
-	if copies := h.t.a.opts.Key.CopyOnWrite; copies {
-		opts.CopyOnWrite = &copies
-	}
-	if w.edit, err = h.snap.Edit(meta, opts); err != nil {
-		return nil, err
-	}
+// put puts the history into the edit. What makes rows that the table does not accept becomes rejects.
+func (h *history) put(ctx context.Context, of *upsertWriter) error {
+	w := &historyWriter{history: h, upsertWriter: of}
 	for _, file := range h.past.files {
-		w.edit.Lose(file)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
+		n, ok := of.paths[file.Path]
+		if !ok {
+			n = of.edit.Lose(file)
+			of.paths[file.Path] = n
 		}
-	}()
+		w.losing = append(w.losing, n)
+	}
 	var keys []int
 	n := 0
 	for i, periods := range h.periods {
@@ -73,12 +46,12 @@ func (h *history) write(ctx context.Context, meta *delta.Metadata) (_ *upsertWri
 		keys, n = append(keys, i), n+len(periods)
 		if n >= writeRows {
 			if err := w.putKeys(ctx, keys); err != nil {
-				return nil, err
+				return err
 			}
 			keys, n = nil, 0
 		}
 	}
-	return w.upsertWriter, w.putKeys(ctx, keys)
+	return w.putKeys(ctx, keys)
 }
 
 // differs finds the rows of a key that are not as they are stored.
@@ -143,10 +116,11 @@ func (w *historyWriter) noteRows(ctx context.Context, all *keyRows, of []int, wh
 	var inserted, updated, from []int32
 	width := w.history.index.identity.SequenceBytes
 	for n, p := range all.put {
-		if w.news.written = append(w.news.written, keyindex.Fingerprint{}); p.last != "" {
-			w.news.written[len(w.news.written)-1] = w.ids[of[n]]
+		key := keyindex.Fingerprint{} // of a row that is not the newest
+		if p.last != "" {
+			key = w.ids[of[n]]
 		}
-		w.news.orders = append(w.news.orders, w.orderOfPeriod(of[n], &p, width)...)
+		w.news.write(key, w.orderOfPeriod(of[n], &p, width))
 		if all.was[n] == noRow {
 			inserted = append(inserted, int32(n))
 			continue
@@ -155,11 +129,11 @@ func (w *historyWriter) noteRows(ctx context.Context, all *keyRows, of []int, wh
 	}
 	stored := w.history.past
 	for file, rows := range stored.places(from) {
-		w.edit.Replace(file, rows)
+		w.edit.Replace(w.losing[file], rows)
 		w.news.lose(stored.files[file].Path)
 	}
 	for file, rows := range stored.places(all.gone) {
-		w.edit.Delete(file, rows)
+		w.edit.Delete(w.losing[file], rows)
 		w.news.lose(stored.files[file].Path)
 	}
 	if !w.history.feed {

@@ -29,7 +29,7 @@ func (a *Target) Pending() (rows, bytes int64) {
 			bytes += w.Bytes()
 		}
 		if t.keyed != nil {
-			bytes += gatheredWeight * t.keyed.bytes
+			bytes += gatheredWeight * t.keyed.size()
 		}
 		parkedRows, parkedBytes := t.park.pending()
 		rows, bytes = rows+parkedRows, bytes+parkedBytes

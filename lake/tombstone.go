@@ -123,9 +123,15 @@ func (r *rowIndex) tombstoneSchema(table *delta.Schema) (*delta.Schema, error) {
 	return delta.SchemaFromArrow(arrow.NewSchema(fields, nil))
 }
 
-// commit adds rows to the tombstones table, which is made like table if need be, and returns it as it is then.
-func (s *tombstones) commit(ctx context.Context, r *rowIndex, table *delta.Snapshot, rows arrow.RecordBatch) (
-	_ *delta.Snapshot, err error) {
+// tombstoneWriter adds tombstones to their table.
+type tombstoneWriter struct {
+	to   *tombstones
+	snap *delta.Snapshot
+	w    *delta.Writer
+}
+
+// begin begins a commit to the tombstones table, which is made like table if need be.
+func (s *tombstones) begin(ctx context.Context, r *rowIndex, table *delta.Snapshot) (*tombstoneWriter, error) {
 	schema, err := r.tombstoneSchema(table.Schema())
 	if err != nil {
 		return nil, err
@@ -141,41 +147,42 @@ func (s *tombstones) commit(ctx context.Context, r *rowIndex, table *delta.Snaps
 	}
 	w, err := delta.NewWriter(s.st, snap.Metadata(), snap.Protocol(), &delta.WriterOptions{MemoryBytes: 16 << 20,
 		RowGroupBytes: 8 << 20})
-	if err != nil {
-		return nil, err
+	return &tombstoneWriter{s, snap, w}, err
+}
+
+// abort deletes what was written and not committed.
+func (o *tombstoneWriter) abort(t *table) {
+	if o != nil && o.w != nil {
+		t.a.tend.abort([]*delta.Writer{o.w})
 	}
-	certain := true
-	defer func() {
-		if err != nil && certain {
-			r.t.a.tend.abort([]*delta.Writer{w})
-		}
-	}()
-	if err := w.Write(ctx, rows); err != nil {
-		return nil, err
-	}
-	adds, err := w.Close(ctx)
+}
+
+// commit commits what was written, and returns the table as it is then.
+func (o *tombstoneWriter) commit(ctx context.Context, t *table) (*delta.Snapshot, error) {
+	adds, err := o.w.Close(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for range maxRaces {
-		tx := snap.Table().Begin(snap, nil)
+		tx := o.snap.Table().Begin(o.snap, nil)
 		tx.Add(adds...)
-		tx.Operation("STREAMING UPDATE", r.t.streaming("Append"), map[string]string{
-			"numAddedFiles": fmt.Sprint(len(adds)), "numOutputRows": fmt.Sprint(rows.NumRows()), "numRemovedFiles": "0"})
+		tx.Operation("STREAMING UPDATE", t.streaming("Append"), map[string]string{
+			"numAddedFiles": fmt.Sprint(len(adds)), "numOutputRows": fmt.Sprint(o.w.Rows()), "numRemovedFiles": "0"})
 		tx.BlindAppend(true)
 		done, err := tx.Commit(ctx)
 		if err == nil {
+			o.w = nil
 			return done.Snapshot, nil
 		}
 		if !errors.Is(err, delta.ErrConflict) {
-			certain = false
+			o.w = nil // it may have landed: its files stay
 			return nil, err
 		}
-		if snap, err = s.look(ctx); err != nil {
+		if o.snap, err = o.to.look(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return nil, &freshet.Error{Code: freshet.CodeConflict, Class: freshet.ClassFailure, Place: s.name,
+	return nil, &freshet.Error{Code: freshet.CodeConflict, Class: freshet.ClassFailure, Place: o.to.name,
 		Msg: fmt.Sprintf("lost %d races in a row", maxRaces)}
 }
 

@@ -92,23 +92,19 @@ const (
 	actBury // there is no row, and that the key was deleted is news
 )
 
-// newUpsert finds out what the gathered rows do to the table as the snapshot has it. Rows that it cannot take are in
+// findOut finds out what the gathered rows do to the table as the snapshot has it. Rows that it cannot take are in
 // the rejects of their batches.
-func newUpsert(ctx context.Context, t *table, snap *delta.Snapshot, meta *delta.Metadata, rows *changeRows) (*upsert, error) {
-	u, err := undecided(t, snap, meta, rows)
-	if err != nil {
-		return nil, err
-	}
+func (u *upsert) findOut(ctx context.Context) error {
 	if err := u.collapse(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := u.lookUp(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := u.findFiles(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	return u, u.decide(ctx)
+	return u.decide(ctx)
 }
 
 // undecided is an upsert of which nothing is found out yet.
@@ -131,22 +127,23 @@ func (u *upsert) collapse() error {
 		return slices.ContainsFunc(columns, func(c arrow.Array) bool { return c.IsNull(row) })
 	}
 	skip := make([]bool, len(u.rows.kinds))
+	for row, kind := range u.rows.kinds {
+		skip[row] = null(key, row) || u.ignores(kind)
+	}
+	keys, err := u.hash(key, skip)
+	if err != nil {
+		return err
+	}
 	sequence := u.rows.named(o.SequenceBy)
 	u.free = map[int32]bool{}
 	for row, kind := range u.rows.kinds {
 		switch {
-		case null(key, row), o.Deletes == IgnoreDeletes && kind == freshet.Delete:
-			skip[row] = true
-		case !null(sequence, row):
+		case skip[row], !null(sequence, row):
 		case kind == freshet.Delete:
 			u.free[int32(row)] = true
 		default:
 			skip[row] = true
 		}
-	}
-	keys, err := u.hash(key, skip)
-	if err != nil {
-		return err
 	}
 	u.hashes = keys
 	u.together = &collapser{rows: u.rows, keys: keys}
@@ -166,6 +163,11 @@ func (u *upsert) collapse() error {
 		u.keys[i] = keyChange{key: all[0].key, changes: all}
 	}
 	return nil
+}
+
+// ignores reports whether a row of this kind says nothing: it is a delete, and these are ignored.
+func (u *upsert) ignores(kind freshet.Kind) bool {
+	return u.t.a.opts.Key.Deletes == IgnoreDeletes && kind == freshet.Delete && !u.rows.divided
 }
 
 // noRow is no row of the changes.

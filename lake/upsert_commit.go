@@ -75,7 +75,7 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 	}
 	defer func() { w.close() }()
 	if err := c.before(ctx, snap, w, set); err != nil {
-		return nil, errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, w.abort(ctx))
 	}
 	reads := w.reads()
 	done, err := w.edit.Commit(ctx, delta.EditCommit{
@@ -98,7 +98,7 @@ func (c *commit) apply(ctx context.Context, snap *delta.Snapshot, set txns) (*de
 }
 
 // before commits what must be there before the table moves past the rows: those that it does not take, those that wait no
-// longer, keys that it deletes, rows that it deletes.
+// longer, rows that it deletes, keys that it deletes.
 func (c *commit) before(ctx context.Context, snap *delta.Snapshot, w *upsertWriter, set txns) error {
 	if err := c.quarantineKeys(ctx); err != nil {
 		return err
@@ -106,10 +106,20 @@ func (c *commit) before(ctx context.Context, snap *delta.Snapshot, w *upsertWrit
 	if err := c.intend(ctx, snap, w.upsert, set); err != nil {
 		return err
 	}
-	if err := c.bury(ctx, w); err != nil {
+	if err := w.log.commit(ctx, w.t); err != nil {
 		return err
 	}
-	return c.logDeletes(ctx, w.upsert)
+	return c.bury(ctx, w) // last: what is buried is no news to an attempt that comes after a crash, and it would log nothing
+}
+
+// noteBeside takes note of what the changes that were put last tell tables beside: rows that are not taken, keys that are
+// deleted, rows that are deleted.
+func (c *commit) noteBeside(ctx context.Context, w *upsertWriter) error {
+	c.noteRejects(w.upsert)
+	if err := c.writeTombstones(ctx, w); err != nil {
+		return err
+	}
+	return c.logDeletes(ctx, w)
 }
 
 // prepare finds out what the gathered rows do to the snapshot, and writes it.
@@ -133,8 +143,13 @@ func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.
 	decided := markOf(c.t.index.tombs).version
 	var w *upsertWriter
 	err = errUndivided
-	if c.keyed.spilled != nil && waits == nil {
-		w, err = c.prepareShares(ctx, snap, meta, to, schema)
+	if c.keyed.spilled != nil {
+		if err := c.keyed.spillAll(c.schema, c.t.a.opts.shareBytes()); err != nil {
+			return nil, err
+		}
+		if waits == nil {
+			w, err = c.prepareShares(ctx, snap, meta, to, schema)
+		}
 	}
 	if errors.Is(err, errUndivided) {
 		w, err = c.prepareAtOnce(ctx, snap, meta, to, schema, waits)
@@ -170,10 +185,14 @@ func (t *table) bringIndex(ctx context.Context, snap *delta.Snapshot) error {
 // prepareAtOnce is prepare with all rows in memory.
 func (c *commit) prepareAtOnce(ctx context.Context, snap *delta.Snapshot, meta, to *delta.Metadata, schema *delta.Schema,
 	waits *waiting) (*upsertWriter, error) {
-	all, back, err := c.keyed.loaded()
-	if err != nil {
-		return nil, err
+	var back []*freshet.Batch // what was spilled, the changes of each key in their order
+	if c.keyed.spilled != nil {
+		var err error
+		if back, err = c.keyed.spilled.all(); err != nil {
+			return nil, err
+		}
 	}
+	all := gathered{batches: slices.Concat(back, c.keyed.batches), empties: c.keyed.empties}
 	if waits != nil {
 		all.batches = slices.Concat(waits.batches, all.batches)
 	}
@@ -182,45 +201,83 @@ func (c *commit) prepareAtOnce(ctx context.Context, snap *delta.Snapshot, meta, 
 		releaseBatches(back)
 		return nil, err
 	}
-	rows.own, rows.waits = back, waits
-	w, err := c.t.writeChanges(ctx, snap, meta, to, rows)
+	rows.own, rows.waits, rows.divided = back, waits, c.keyed.spilled != nil
+	w, err := c.t.writeFirst(ctx, snap, meta, to, rows, false)
 	if err != nil {
-		rows.release()
 		return nil, err
 	}
-	c.noteRejects(w.upsert)
+	if err := c.noteBeside(ctx, w); err != nil {
+		w.close()
+		return nil, errors.Join(err, w.abort(ctx))
+	}
 	return w, nil
 }
 
-// writeChanges finds out what the rows do to the table and writes it, under the metadata to; meta is nil where these are as
-// they were.
-func (t *table) writeChanges(ctx context.Context, snap *delta.Snapshot, meta, to *delta.Metadata, rows *changeRows) (
+// writeFirst finds out what the rows do to the table and writes it, under the metadata to; meta is nil where these are as
+// they were. It takes the rows over. shared: others follow in the same edit.
+func (t *table) writeFirst(ctx context.Context, snap *delta.Snapshot, meta, to *delta.Metadata, rows *changeRows, shared bool) (
 	*upsertWriter, error) {
-	if t.a.opts.Mode == SCD2 {
-		return t.writeHistory(ctx, snap, meta, to, rows)
-	}
-	var u *upsert
-	var err error
-	if t.a.opts.Dedupe != nil {
-		u, err = newDeduped(t, snap, to, rows)
-	} else {
-		u, err = newUpsert(ctx, t, snap, to, rows)
-	}
+	u, put, err := t.find(ctx, snap, to, rows)
 	if err != nil {
 		return nil, err
 	}
-	w, err := u.write(ctx, meta)
+	w, err := u.begin(ctx, meta, shared)
 	if err != nil {
-		u.stored.release()
+		u.close()
+		return nil, err
 	}
-	return w, err
+	if err := put(ctx, w); err != nil {
+		w.close()
+		return nil, errors.Join(err, w.abort(ctx))
+	}
+	return w, nil
 }
 
-// close gives up the upsert's memory.
+// writeNext is writeFirst of other rows, of other keys, in the edit that is begun.
+func (t *table) writeNext(ctx context.Context, snap *delta.Snapshot, to *delta.Metadata, rows *changeRows, w *upsertWriter) error {
+	w.close()
+	u, put, err := t.find(ctx, snap, to, rows)
+	if err != nil {
+		return err
+	}
+	u.counts.add(w.counts)
+	u.feed = u.feed && !u.rows.empties
+	w.upsert = u
+	return put(ctx, w)
+}
+
+// find finds out what the rows do to the table, and returns what puts it into an edit. It takes the rows over.
+func (t *table) find(ctx context.Context, snap *delta.Snapshot, to *delta.Metadata, rows *changeRows) (
+	u *upsert, put func(context.Context, *upsertWriter) error, err error) {
+	if u, err = undecided(t, snap, to, rows); err != nil {
+		rows.release()
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			u.close()
+		}
+	}()
+	put = func(ctx context.Context, w *upsertWriter) error { return w.putAll(ctx) }
+	switch {
+	case t.a.opts.Mode == SCD2:
+		var h *history
+		h, err = newHistory(ctx, u)
+		put = func(ctx context.Context, w *upsertWriter) error { return h.put(ctx, w) }
+	case t.a.opts.Dedupe != nil:
+		err = u.dedupe()
+	default:
+		err = u.findOut(ctx)
+	}
+	return u, put, err
+}
+
+// close gives up the upsert's memory, once or more often.
 func (u *upsert) close() {
 	u.rows.release()
 	u.stored.release()
 	u.past.release()
+	u.stored, u.past = nil, nil
 }
 
 // noteRejects takes note of the rows of an upsert, all of which is written, that turned out to be unacceptable.

@@ -2,6 +2,7 @@ package lake
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -54,28 +55,55 @@ func (w *upsertWriter) tombstones() (all []tombstone) {
 		}
 		all = append(all, ended)
 		if a == actBury || a == actDelete {
-			w.news.buried, w.news.ends = append(w.news.buried, k.key), append(w.news.ends, ended.end...)
+			w.news.bury(k.key, ended.end)
 		}
 	}
 	return all
 }
 
-// bury puts tombstones on the keys that the upsert deletes, before the table moves past them. Those of an attempt before
-// are there already.
-func (c *commit) bury(ctx context.Context, w *upsertWriter) error {
+// writeTombstones writes tombstones of the keys that the upsert deletes into files of their table. Those of an attempt before
+// are there already; where the upsert is one of several, which they were is not remembered, and they come again.
+func (c *commit) writeTombstones(ctx context.Context, w *upsertWriter) error {
 	if w.t.tombstones == nil {
 		return nil
 	}
 	w.t.tombstones.saw(w.seqs, w.index.sequence.width)
 	first := w.rows.first() // rows out of quarantine stand before those of the commit, and may be others the next time
-	fresh := slices.DeleteFunc(w.tombstones(), func(t tombstone) bool { return c.ended[t.row-first] == string(t.end) })
+	fresh := w.tombstones()
+	if !w.shared {
+		fresh = slices.DeleteFunc(fresh, func(t tombstone) bool { return c.ended[t.row-first] == string(t.end) })
+	}
 	if len(fresh) == 0 {
 		return nil
 	}
+	if w.tombs == nil {
+		var err error
+		if w.tombs, err = w.t.tombstones.begin(ctx, w.index, w.snap); err != nil {
+			return explain(w.t.tombstones.name, err)
+		}
+	}
 	rows := w.tombstoneRows(fresh)
 	defer rows.Release()
+	if err := w.tombs.w.Write(ctx, rows); err != nil {
+		return explain(w.t.tombstones.name, err)
+	}
+	if w.shared {
+		return nil
+	}
+	w.ended = map[int32]string{}
+	for _, t := range fresh {
+		w.ended[t.row-first] = string(t.end)
+	}
+	return nil
+}
+
+// bury puts the tombstones that were written on their keys, before the table moves past them.
+func (c *commit) bury(ctx context.Context, w *upsertWriter) error {
+	if w.tombs == nil {
+		return nil
+	}
 	before := markOf(w.index.tombs)
-	snap, err := w.t.tombstones.commit(ctx, w.index, w.snap, rows)
+	snap, err := w.tombs.commit(ctx, w.t)
 	if err != nil {
 		return explain(w.t.tombstones.name, err)
 	}
@@ -88,9 +116,7 @@ func (c *commit) bury(ctx context.Context, w *upsertWriter) error {
 	if c.ended == nil {
 		c.ended = map[int32]string{}
 	}
-	for _, t := range fresh {
-		c.ended[t.row-first] = string(t.end)
-	}
+	maps.Copy(c.ended, w.ended)
 	return nil
 }
 
@@ -103,6 +129,9 @@ func (u *upsert) unconcerned(ctx context.Context, now int64) bool {
 	}
 	if now <= u.decided {
 		return true
+	}
+	if u.rows.divided { // its own keys are not all at hand: nobody else's may have come
+		return now == u.buried && now == u.decided+1
 	}
 	ours := map[keyindex.Fingerprint]bool{}
 	for i := range u.keys {

@@ -19,25 +19,19 @@ type upsertWriter struct {
 	*upsert
 	edit    *delta.Edit
 	numbers map[keyindex.FileID]int // that the edit gave to files which may lose rows
+	paths   map[string]int          // the same of a history's, by path
 	news    indexNews
 	shared  bool // the upsert is one of several in the edit
-}
 
-// write begins an edit of the snapshot and puts the upsert into it. Rows that the table does not accept become rejects.
-func (u *upsert) write(ctx context.Context, meta *delta.Metadata) (*upsertWriter, error) {
-	w, err := u.begin(ctx, meta)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.putAll(ctx); err != nil {
-		return nil, errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
-	}
-	return w, nil
+	tombs *tombstoneWriter // nil: no key was deleted yet
+	ended map[int32]string // what is among tombs: commit.ended to be
+	log   *logWriter       // nil: no delete was to be logged yet
 }
 
 // begin begins an edit of the snapshot, which empties the table if it is to be.
-func (u *upsert) begin(ctx context.Context, meta *delta.Metadata) (*upsertWriter, error) {
-	w := &upsertWriter{upsert: u, numbers: map[keyindex.FileID]int{}}
+func (u *upsert) begin(ctx context.Context, meta *delta.Metadata, shared bool) (*upsertWriter, error) {
+	w := &upsertWriter{upsert: u, numbers: map[keyindex.FileID]int{}, paths: map[string]int{}, shared: shared}
+	w.news.unnoted = shared
 	copies := u.t.a.opts.Key.CopyOnWrite
 	opts := &delta.DMLOptions{TargetFileBytes: u.t.a.opts.TargetFileBytes, Buffers: &u.t.a.buffers}
 	if copies {
@@ -47,10 +41,20 @@ func (u *upsert) begin(ctx context.Context, meta *delta.Metadata) (*upsertWriter
 	if w.edit, err = u.snap.Edit(meta, opts); err != nil {
 		return nil, err
 	}
+	if shared {
+		w.edit.Unplaced()
+	}
 	if err := w.empty(ctx); err != nil {
-		return nil, errors.Join(err, w.edit.Abort(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, w.abort(ctx))
 	}
 	return w, nil
+}
+
+// abort drops what was written and no commit took.
+func (w *upsertWriter) abort(ctx context.Context) error {
+	w.tombs.abort(w.t)
+	w.log.abort(w.t)
+	return w.edit.Abort(context.WithoutCancel(ctx))
 }
 
 // putAll puts the upsert into the edit.

@@ -113,7 +113,7 @@ func (t *table) gatherRows(ctx context.Context, b *freshet.Batch) error {
 	if t.keyed == nil {
 		t.keyed = &gathered{}
 	}
-	if err := t.spill(); err != nil {
+	if err := t.spill(t.keyed); err != nil {
 		return err
 	}
 	rows := t.keyed.rows
