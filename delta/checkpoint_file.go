@@ -2,6 +2,7 @@ package delta
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ type remoteFile struct {
 	st   store.Store
 	key  string
 	size int64
+	meta int64 // where the footer begins, once it is held
 	pos  int64
 	held []span
 	// spares take what was held of a row group once another one is, or the file is closed; nil where somebody may still
@@ -198,7 +200,8 @@ type parquetFile struct {
 }
 
 // openParquet reads the footer. The spares, if there are any, have the memory of the file's bytes when it is closed, or another
-// row group held. Errors: ErrCorrupt.
+// row group held. Errors: ErrCorrupt; *UnsupportedError for encryption, and for a logical type that is newer than this
+// package, of which the library says no more than that it is invalid.
 func openParquet(ctx context.Context, st store.Store, key string, size int64, s *spares) (*parquetFile, error) {
 	src, err := newRemoteFile(ctx, st, key, size, s)
 	if err != nil {
@@ -216,10 +219,27 @@ func openParquet(ctx context.Context, st store.Store, key string, size int64, s 
 		r, err = file.NewParquetReader(src, file.WithReadProps(props))
 		return err
 	})
+	if errors.Is(err, ErrCorrupt) {
+		return nil, cmp.Or(src.newerType(), err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return &parquetFile{Reader: r, src: src}, nil
+}
+
+// newerType is the error of a footer that has a logical type which is not known here; nil when it has none.
+func (f *remoteFile) newerType() error {
+	meta := make([]byte, f.size-8-f.meta)
+	if _, err := f.ReadAt(meta, f.meta); err != nil {
+		return err
+	}
+	column, number, ok := parquet.NewerType(meta)
+	if !ok {
+		return nil
+	}
+	return &UnsupportedError{Feature: fmt.Sprintf("Parquet's logical type number %d, or its unit, which is newer than this "+
+		"program, in the column %q of %s; have it written without", number, column, f.key)}
 }
 
 // holdFooter makes sure that the footer can be read without further requests, and that its size is sane.
@@ -235,6 +255,7 @@ func (f *remoteFile) holdFooter() error {
 	}
 	n := int64(tail[0]) | int64(tail[1])<<8 | int64(tail[2])<<16 | int64(tail[3])<<24
 	from := f.size - 8 - n
+	f.meta = from
 	if from < 4 || n > maxFooterBytes {
 		return corrupt("%s has a footer of %d bytes in a file of %d", f.key, n, f.size)
 	}

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -32,6 +33,9 @@ func readCheckpointFile(ctx context.Context, st store.Store, key string, size in
 ) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
 		f, err := openParquet(ctx, st, key, size, &spares{})
+		if errors.Is(err, ErrUnsupportedFeature) { // older checkpoints and commits may do without it
+			err = corrupt("%s cannot be used: %v", key, err)
+		}
 		if err != nil {
 			yield(Action{}, err)
 			return
