@@ -207,3 +207,56 @@ func TestConvert_TypeThatDeltaDoesNotHave_RefusedByName(t *testing.T) {
 		t.Errorf("got %v, want half of half.parquet as a SchemaMismatchError, and no damage", err)
 	}
 }
+
+// A logical type that came after this program is no damage either.
+func TestConvert_LogicalTypeThatIsNewer_RefusedByNumber(t *testing.T) {
+	data, err := disk(t, parquetTesting(t)).Get(t.Context(), "unknown-logical-type.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := store.NewMem()
+	if err := st.Put(t.Context(), "new.parquet", data); err != nil {
+		t.Fatal(err)
+	}
+	_, err = delta.Convert(t.Context(), st, nil)
+	var unsupported *delta.UnsupportedError
+	if !errors.As(err, &unsupported) || errors.Is(err, delta.ErrCorrupt) {
+		t.Fatalf("got %v, want an UnsupportedError and no damage", err)
+	}
+	for _, want := range []string{"2555", "column with unknown type", "new.parquet"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+}
+
+// Some writers leave the count of rows in the footer at zero, where the row groups have theirs.
+func TestConvert_FooterCountsNoRows_RowsAreDeletedAndGetIDs(t *testing.T) {
+	data, err := disk(t, parquetTesting(t)).Get(t.Context(), "repeated_no_annotation.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := store.NewMem()
+	for _, key := range []string{"a.parquet", "b.parquet"} {
+		if err := st.Put(t.Context(), key, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := convert(t, st, &delta.ConvertOptions{NoStats: true})
+	r, err := c.Table.SetProperties(t.Context(), map[string]string{"delta.enableDeletionVectors": "true",
+		"delta.enableRowTracking": "true"}, upgrade)
+	done(t, r, err)
+	if _, err := c.Table.Delete(t.Context(), where(t, "id = 1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, line := range scanLines(t, snapshot(t, c.Table), &delta.ScanOptions{Columns: []string{}, RowIDs: true}) {
+		ids[line] = true
+	}
+	if len(ids) != 10 {
+		t.Errorf("got the ids %v, want 10 that differ", ids)
+	}
+	if r := check(t, c.Table, &delta.CheckOptions{Deep: true}); len(r.Findings) > 0 {
+		t.Errorf("got %v", r.Findings)
+	}
+}

@@ -184,7 +184,7 @@ func (s *Snapshot) physicalRows(ctx context.Context, add *Add) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("count the rows of %s: %w", add.Path, absent(err))
 	}
-	return f.NumRows(), nil
+	return rowsOfGroups(f.MetaData()), nil
 }
 
 // recordCount is numRecords of statistics.

@@ -117,6 +117,7 @@ type check struct {
 	opts   CheckOptions
 	snap   *Snapshot
 	files  []Add            // with statistics
+	rows   []int64          // of each of files, deleted ones included: by its footer once that is read, else by its statistics
 	lost   []Add            // that are not there
 	blind  map[fileKey]bool // files that cannot be read: they are not there, or their deletion vector is not
 	broken []*checkpointFile
@@ -151,7 +152,11 @@ func (c *check) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.files = append(c.files, *a)
+		n, known := recordCount(a.Stats)
+		if !known {
+			n = -1
+		}
+		c.files, c.rows = append(c.files, *a), append(c.rows, n)
 		c.report.Files++
 		c.report.Bytes += a.Size
 	}
@@ -161,7 +166,6 @@ func (c *check) run(ctx context.Context) error {
 	if err := c.checkFiles(ctx); err != nil {
 		return err
 	}
-	c.checkRowIDs()
 	if c.opts.Deep {
 		c.report.Rows = 0
 		if err := c.checkRows(ctx); err != nil {
@@ -171,6 +175,7 @@ func (c *check) run(ctx context.Context) error {
 			return err
 		}
 	}
+	c.checkRowIDs()
 	if c.opts.Fix {
 		return c.fix(ctx)
 	}

@@ -123,8 +123,8 @@ func (c *check) checkRowIDs() {
 	var all []stretch
 	for i := range c.files {
 		a := &c.files[i]
-		if n, ok := recordCount(a.Stats); ok && a.BaseRowID != nil {
-			all = append(all, stretch{a, *a.BaseRowID, *a.BaseRowID + n})
+		if c.rows[i] >= 0 && a.BaseRowID != nil {
+			all = append(all, stretch{a, *a.BaseRowID, *a.BaseRowID + c.rows[i]})
 		}
 	}
 	slices.SortFunc(all, func(a, b stretch) int { return cmp.Compare(a.first, b.first) })

@@ -22,12 +22,11 @@ func (c *check) checkRows(ctx context.Context) error {
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(c.opts.Concurrency)
 	for i := range c.files {
-		a := &c.files[i]
-		if c.blind[a.key()] {
+		if c.blind[c.files[i].key()] {
 			continue
 		}
 		group.Go(func() error {
-			rows, err := c.checkFile(gctx, a)
+			rows, err := c.checkFile(gctx, i)
 			c.mu.Lock()
 			c.done++
 			c.report.Rows += rows
@@ -41,12 +40,14 @@ func (c *check) checkRows(ctx context.Context) error {
 	return group.Wait()
 }
 
-// checkFile reads a file and compares it with what the log says of it.
-func (c *check) checkFile(ctx context.Context, a *Add) (live int64, err error) {
+// checkFile reads the i-th file and compares it with what the log says of it.
+func (c *check) checkFile(ctx context.Context, i int) (live int64, err error) {
+	a := &c.files[i]
 	physical, err := c.footerRows(ctx, a)
 	if err != nil {
 		return 0, c.damage(ctx, a, err)
 	}
+	c.rows[i] = physical
 	if n, ok := recordCount(a.Stats); ok && n != physical {
 		c.about(a, SeverityError, FindingRows, "", "it has %d rows, by its statistics it has %d", physical, n)
 	}

@@ -158,6 +158,11 @@ func TestCheck_DamagedTable_SaysWhatIsWrong(t *testing.T) {
 			})
 			return delta.FindingStats
 		},
+		"row ids without counts": func(t *testing.T, _ store.Store, table *delta.Table) string {
+			other := liveFile(t, table, true)
+			again(t, table, func(a *delta.Add) { a.BaseRowID, a.Stats = other.BaseRowID, "" })
+			return delta.FindingRowIDs
+		},
 		"row ids": func(t *testing.T, _ store.Store, table *delta.Table) string {
 			other := liveFile(t, table, true)
 			again(t, table, func(a *delta.Add) { a.BaseRowID = other.BaseRowID })
