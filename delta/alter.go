@@ -150,6 +150,11 @@ func (a *alteration) ask(names ...string) {
 // "delta.enableRowTracking" = "true" gives ids to all rows first, in commits of its own. Properties that this package keeps
 // itself cannot be set. Errors: as AlterOptions and Transaction.Commit.
 func (t *Table) SetProperties(ctx context.Context, properties map[string]string, opts *AlterOptions) (CommitResult, error) {
+	for _, key := range sortedNames(properties) { // before the commits that give ids, which would stay
+		if err := CheckProperty(key, properties[key]); err != nil {
+			return CommitResult{}, fmt.Errorf("set table properties: %w", err)
+		}
+	}
 	if strings.EqualFold(properties[propRowTracking], "true") {
 		done, err := t.trackRows(ctx, opts)
 		properties = maps.Clone(properties)

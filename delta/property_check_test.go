@@ -59,6 +59,10 @@ func TestCreateAndSetProperties_ValueThatCannotBe_WriteNothing(t *testing.T) {
 	if _, err := table.SetProperties(t.Context(), bad, nil); err == nil {
 		t.Error("delta.appendOnly was set to maybe")
 	}
+	bad["delta.enableRowTracking"] = "true" // which is done in commits of its own
+	if _, err := table.SetProperties(t.Context(), bad, upgrade); err == nil {
+		t.Error("delta.appendOnly was set to maybe while rows were tracked")
+	}
 	snap, err := table.Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
