@@ -69,10 +69,11 @@ func newLayout(paths [][]string, curve, provider string, full bool) *layout {
 	return l
 }
 
-// orderable finds a column, or a field of a struct written as a.b, that rows can be laid out by.
+// orderable finds a column, or a field of a struct written as a.b, that rows can be laid out by. A part of the name that
+// has a dot stands between backticks.
 func (s *Snapshot) orderable(name string) ([]string, error) {
 	fields, path := s.Schema().Fields, []string(nil)
-	for _, part := range strings.Split(name, ".") {
+	for _, part := range splitPath(name) {
 		f, _ := lookupField(fields, part)
 		if f == nil {
 			return nil, fmt.Errorf("z-order by %q: the table has no such column; its columns are %s", name,

@@ -271,6 +271,17 @@ func TestOptimize_ColumnsNobodyCanOrderBy_AreErrors(t *testing.T) {
 	}
 }
 
+func TestOptimize_ColumnWithADot_BetweenBackticks(t *testing.T) {
+	table := made(t, fields("a.b", delta.Long, "a", &delta.Struct{Fields: fields("c", delta.Long).Fields}), nil)
+	for range 2 {
+		appendJSON(t, table, `[{"a.b":1,"a":{"c":2}},{"a.b":3,"a":null}]`)
+	}
+	r, err := table.Optimize(t.Context(), &delta.OptimizeOptions{ZOrderBy: []string{"`a.b`", "a.c"}})
+	if err != nil || r.AddedFiles != 1 || r.Rows != 4 {
+		t.Errorf("got %+v, %v, want one file of 4 rows", r, err)
+	}
+}
+
 // cluster makes a table one that is clustered by x and y.
 func cluster(t testing.TB, table *delta.Table) {
 	t.Helper()
