@@ -144,6 +144,9 @@ func (t *Table) changesReader(ctx context.Context, from, to int64, opts *Changes
 		return nil, &RangeError{From: from, To: to}
 	}
 	newest, err := t.Snapshot(ctx)
+	if errors.Is(err, ErrCorrupt) && to >= 0 { // what comes later need not be whole
+		newest, err = t.SnapshotAt(ctx, to)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -145,7 +145,7 @@ func (p *statsParser) append(b *array.StructBuilder, stats string) {
 		return
 	}
 	r := &jsonReader{data: unsafe.Slice(unsafe.StringData(stats), len(stats))} // which nobody writes to
-	if err := p.read(r, p.root); err != nil || r.peek() != 0 {
+	if err := p.read(r, p.root); err != nil || !r.end() {
 		b.AppendNull()
 		return
 	}

@@ -54,8 +54,10 @@ func (s *Snapshot) audit(ctx context.Context) (*audit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if its, err := s.commitOf(ctx, sum); !its || err != nil {
-		return alone, err
+	if its, err := s.commitOf(ctx, sum); err != nil {
+		return nil, err
+	} else if !its {
+		return alone, nil
 	}
 	a := &audit{snap: s, sum: sum, commits: sum.commits, list: sum.list.empty()}
 	if len(a.commits.sums) == 0 {
@@ -82,17 +84,23 @@ func (a *audit) commit(c *logPiece) error {
 	return corrupt("%s is not as it was when it was first read", c.key)
 }
 
-// commitOf reports whether the checksum names the transaction of the version's commit.
+// commitOf reports whether the checksum names the transaction of the version's commit. Errors: *ChecksumError for a commit
+// that says nothing of itself beside a checksum of ours, which we write for none but our own: it was lost, but for its name.
 func (s *Snapshot) commitOf(ctx context.Context, sum *versionChecksum) (bool, error) {
-	id := s.txnID
-	if id == "" {
-		info, _, err := s.table.commitInfo(ctx, s.version)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return false, err
-		}
-		id = info.TxnID
+	if s.txnID != "" {
+		return s.txnID == sum.txnID, nil
 	}
-	return id != "" && id == sum.txnID, nil
+	info, told, err := s.table.commitInfo(ctx, s.version)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !told && sum.ours:
+		return false, &ChecksumError{Version: s.version, Path: checksumKey(s.version),
+			Detail: "it is of the transaction " + sum.txnID + ", and the commit tells of none"}
+	}
+	return info.TxnID != "" && info.TxnID == sum.txnID, nil
 }
 
 func (a *audit) fail(detail string) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -121,5 +122,44 @@ func TestScan_ChecksumOfAnotherState_IsPassedOver(t *testing.T) {
 		if got, err := newestDigest(st); err != nil || got != want {
 			t.Errorf("%s: got %s, %v, want %s", what, got, err, want)
 		}
+	}
+}
+
+// A crash may leave of a commit nothing but its name, or zeroes. Its checksum knows that there was more.
+func TestScan_NewestCommitEmptied_Error(t *testing.T) {
+	for what, left := range map[string]func([]byte) []byte{
+		"emptied": func([]byte) []byte { return nil },
+		"blank":   func([]byte) []byte { return []byte("\n\n") },
+		"zeroes":  func(d []byte) []byte { return make([]byte, len(d)) },
+		"zeroes at its end": func(d []byte) []byte {
+			return append(d[:bytes.IndexByte(d, '\n')+1], make([]byte, 100)...)
+		},
+	} {
+		table := made(t, fields("id", delta.Long), nil)
+		st := table.Store()
+		appendJSON(t, table, `[{"id":1}]`)
+		appendJSON(t, table, `[{"id":2}]`)
+		edit(t, st, logKey("%020d.json", 2), left)
+		if got, err := newestDigest(st); !errors.Is(err, delta.ErrCorrupt) {
+			t.Errorf("%s: got %s, %v, want ErrCorrupt", what, got, err)
+		}
+		r, err := delta.Check(t.Context(), st, nil, nil)
+		if err != nil || !slices.Contains(kindsOf(r), delta.FindingCommit) || r.Unfixed != 1 {
+			t.Errorf("%s: got %+v, %v, want one broken commit", what, r, err)
+		}
+	}
+}
+
+func TestCheck_NewestCommitGone_ItsChecksumTells(t *testing.T) {
+	table := made(t, fields("id", delta.Long), nil)
+	st := table.Store()
+	appendJSON(t, table, `[{"id":1}]`)
+	if err := st.Delete(t.Context(), logKey("%020d.json", 1)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := delta.Check(t.Context(), st, nil, nil)
+	if err != nil || r.Version != 0 || len(r.Findings) != 1 || r.Findings[0].Kind != delta.FindingGap ||
+		r.Findings[0].Version != 1 {
+		t.Errorf("got %+v, %v, want version 1 missing", r, err)
 	}
 }

@@ -136,7 +136,7 @@ func parseChecksum(data []byte) (*versionChecksum, error) {
 		}
 		return err
 	})
-	if err == nil && r.peek() != 0 {
+	if err == nil && !r.end() {
 		err = r.fail("the end")
 	}
 	if !s.ours {

@@ -35,6 +35,7 @@ const (
 	FindingVector         = "broken deletion vector"
 	FindingRowIDs         = "row ids given twice"
 	FindingGap            = "missing commits"
+	FindingCommit         = "broken commit"
 	FindingCheckpoint     = "broken checkpoint"
 	FindingCheckpointHint = "wrong _last_checkpoint"
 	FindingChecksum       = "wrong checksum" // or the log is wrong
@@ -82,13 +83,14 @@ type CheckReport struct {
 	Errors   int64     // of all findings, also those that are not listed
 	Warnings int64
 	Fixed    int64 // findings that were fixed
+	Unfixed  int64 // errors that were not
 	FixedAt  int64 // the version that took missing files out, -1 when there is none
 }
 
 // Check looks for damage: that the log is whole, that each file of the version is there with its size, and when deep that
 // each can be read and holds as many rows as the log says, that statistics and deletion vectors tell the truth, that row
 // ids are given once, and that the change feed agrees with the files. Damage is a finding, not an error. Errors: those of
-// opening the table, and of a store that refuses.
+// opening the table but for ErrCorrupt, and of a store that refuses.
 func (t *Table) Check(ctx context.Context, opts *CheckOptions) (*CheckReport, error) {
 	c := &check{table: t}
 	if opts != nil {
@@ -100,11 +102,21 @@ func (t *Table) Check(ctx context.Context, opts *CheckOptions) (*CheckReport, er
 	if err := c.run(ctx); err != nil {
 		return nil, fmt.Errorf("check %s: %w", t.st.URL(), err)
 	}
+	c.report.Unfixed = c.report.Errors
+	if c.report.FixedAt >= 0 {
+		c.report.Unfixed -= int64(len(c.lost))
+	}
 	slices.SortStableFunc(c.report.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(rankOfSeverity(a.Severity), rankOfSeverity(b.Severity)), cmp.Compare(a.Kind, b.Kind),
 			cmp.Compare(a.Version, b.Version), cmp.Compare(a.Path, b.Path))
 	})
 	return &c.report, nil
+}
+
+// Check is Table.Check of the newest version of the table at st, also of one that cannot be opened because its log is
+// damaged.
+func Check(ctx context.Context, st store.Store, open *OpenOptions, opts *CheckOptions) (*CheckReport, error) {
+	return newTable(st, open).Check(ctx, opts)
 }
 
 func rankOfSeverity(s Severity) int {
@@ -131,6 +143,9 @@ type check struct {
 func (c *check) run(ctx context.Context) error {
 	if c.snap = c.opts.Snapshot; c.snap == nil {
 		snap, err := c.table.Snapshot(ctx)
+		if errors.Is(err, ErrCorrupt) {
+			return c.unopened(ctx, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -149,6 +164,10 @@ func (c *check) run(ctx context.Context) error {
 		c.snap = snap
 	}
 	for a, err := range c.snap.listed(ctx, kindAdd|kindStats, nil, nil) {
+		if errors.Is(err, ErrCorrupt) {
+			c.found(Finding{Severity: SeverityError, Kind: FindingCommit, Version: -1, Detail: err.Error(), Remedy: putBack})
+			return nil // which files there are is not known
+		}
 		if err != nil {
 			return err
 		}

@@ -29,11 +29,17 @@ func (c *check) checkChecksum(ctx context.Context) error {
 		}
 		f.Detail = strings.Join(found, "; ")
 		its, err := c.snap.commitOf(ctx, sum)
+		var lost *ChecksumError
+		if errors.As(err, &lost) {
+			c.found(Finding{Severity: SeverityError, Kind: FindingCommit, Path: commitKey(c.snap.version),
+				Version: c.snap.version, Detail: lost.Detail, Remedy: putBack})
+			return nil
+		}
 		if err != nil {
 			return err
 		}
 		if its {
-			err = c.checkCommits(ctx, sum)
+			err = c.checkCommits(ctx, sum, c.snap.version)
 		}
 		if err != nil {
 			return err
@@ -50,8 +56,9 @@ func (c *check) checkChecksum(ctx context.Context) error {
 	return nil
 }
 
-// checkCommits holds the commits against the sums that a .crc has of them.
-func (c *check) checkCommits(ctx context.Context, sum *versionChecksum) error {
+// checkCommits holds the commits against the sums that the .crc of a version has of them; when deep those before, too,
+// against that of the version which these follow.
+func (c *check) checkCommits(ctx context.Context, sum *versionChecksum, of int64) error {
 	for i := range sum.commits.sums {
 		version := sum.commits.first + int64(i)
 		data, err := c.table.getCommit(ctx, version)
@@ -63,11 +70,21 @@ func (c *check) checkCommits(ctx context.Context, sum *versionChecksum) error {
 		}
 		if sum.commits.differs(version, data) {
 			c.found(Finding{Severity: SeverityError, Kind: FindingChecksum, Path: commitKey(version), Version: version,
-				Detail: "it is not as it was written, by " + checksumKey(c.snap.version),
-				Remedy: "put it back from a backup: what it says may be wrong, also where it can be read"})
+				Detail: "it is not as it was written, by " + checksumKey(of), Remedy: putBackToo})
 		}
 	}
-	return nil
+	older := sum.commits.first - 1
+	if !c.opts.Deep || len(sum.commits.sums) == 0 || older < 0 || older >= of {
+		return nil
+	}
+	sum, err := c.table.getChecksum(ctx, older)
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, ErrCorrupt):
+		return nil
+	case err != nil:
+		return err
+	}
+	return c.checkCommits(ctx, sum, older)
 }
 
 func totalsOf(files []Add) (t fileTotals) {

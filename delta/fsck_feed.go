@@ -25,6 +25,11 @@ func (c *check) checkFeed(ctx context.Context) error {
 			return err
 		}
 		files, there, err := c.changeFiles(ctx, data)
+		if errors.Is(err, ErrCorrupt) { // a checkpoint stands for it
+			c.found(Finding{Severity: SeverityWarning, Kind: FindingCommit, Path: commitKey(data.version),
+				Version: data.version, Detail: err.Error(), Remedy: putBack})
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -2,15 +2,48 @@ package delta
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
+
+// What helps against damage of the log: where a commit cannot be read, and where it is not as it was written.
+const (
+	putBack    = "put it back from a backup"
+	putBackToo = putBack + ": what it says may be wrong, also where it can be read"
+)
+
+// olderTried is how many versions before the newest are tried when that cannot be read.
+const olderTried = 100
+
+// unopened tells of a table whose newest version cannot be read, and which is the newest that can.
+func (c *check) unopened(ctx context.Context, cause error) error {
+	c.report.Version = -1
+	for f, err := range c.table.commitFiles(ctx, 0) {
+		if err != nil {
+			return err
+		}
+		c.report.Version = f.version
+	}
+	remedy := "no version before it can be read either"
+	for v := c.report.Version - 1; v >= max(c.report.Version-olderTried, 0); v-- {
+		if _, err := c.table.load(ctx, v); err == nil {
+			remedy = fmt.Sprintf("version %d is the newest that can be read", v)
+			break
+		} else if !unusable(err) && !errors.Is(err, ErrVersionNotFound) {
+			return err
+		}
+	}
+	c.found(Finding{Severity: SeverityError, Kind: FindingCommit, Version: c.report.Version, Detail: cause.Error(),
+		Remedy: putBack + "; " + remedy})
+	return nil
+}
 
 // checkLog makes sure that no version is missing between the first and the newest, and that the checkpoints can be read
 // and say what the commits say.
 func (c *check) checkLog(ctx context.Context) error {
 	var checkpoints []*checkpointFile
 	var found candidates
-	previous := int64(-1)
+	previous, summed := int64(-1), int64(-1)
 	for o, err := range c.table.st.List(ctx, logDir, logDir) {
 		if err != nil {
 			return err
@@ -20,7 +53,8 @@ func (c *check) checkLog(ctx context.Context) error {
 		}
 		f := parseLogKey(o.Key)
 		if f.version > c.snap.version {
-			break
+			summed = lateChecksum(summed, f)
+			continue
 		}
 		switch f.kind {
 		case logCheckpoint:
@@ -37,6 +71,11 @@ func (c *check) checkLog(ctx context.Context) error {
 		}
 	}
 	checkpoints = appendCheckpoint(checkpoints, &found)
+	if summed >= 0 && c.opts.Snapshot == nil {
+		c.found(Finding{Severity: SeverityWarning, Kind: FindingGap, Path: checksumKey(summed), Version: c.snap.version + 1,
+			Detail: fmt.Sprintf("there is a checksum of version %d, and no commit after version %d: perhaps the last ones "+
+				"were lost", summed, c.snap.version), Remedy: "put them back from a backup before anybody writes; else delete it"})
+	}
 	if previous >= 0 && previous < c.snap.version {
 		c.gap(previous+1, c.snap.version)
 	}
@@ -44,6 +83,18 @@ func (c *check) checkLog(ctx context.Context) error {
 		return err
 	}
 	return c.checkCheckpoints(ctx, checkpoints)
+}
+
+// lateChecksum is the version of the last checksum behind the version that is checked; -1 when that version has been
+// committed, which is then only newer.
+func lateChecksum(last int64, f logFile) int64 {
+	switch {
+	case f.kind == logChecksum:
+		return f.version
+	case f.kind == logCommit && f.version >= last:
+		return -1
+	}
+	return last
 }
 
 func appendCheckpoint(list []*checkpointFile, found *candidates) []*checkpointFile {
@@ -119,6 +170,11 @@ func (c *check) compareCheckpoint(ctx context.Context, k *checkpointFile) error 
 		return nil // log cleanup has taken what came before
 	}
 	a, err := with.fileKeys(ctx)
+	if errors.Is(err, ErrCorrupt) {
+		c.found(Finding{Severity: SeverityWarning, Kind: FindingCheckpoint, Path: k.files[0].Key, Version: k.version,
+			Detail: err.Error()})
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -291,3 +291,76 @@ func TestCheck_TablesOfOthers_FindsNoDamage(t *testing.T) {
 		}
 	}
 }
+
+// spoilCommit makes the commit of a version no JSON.
+func spoilCommit(t *testing.T, st store.Store, version int64) {
+	t.Helper()
+	edit(t, st, fmt.Sprintf("_delta_log/%020d.json", version), func(d []byte) []byte { d[1] = 'x'; return d })
+}
+
+func TestCheck_NewestCommitBroken_NamesTheNewestThatCanBeRead(t *testing.T) {
+	rng := rand.New(rand.NewPCG(seedOf(t), 0))
+	st := store.NewMem()
+	table := soundTable(t, st, rng)
+	last := snapshot(t, table).Version()
+	before, err := table.SnapshotAt(t.Context(), last-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, rows, err := digestOf(before, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spoilCommit(t, st, last)
+	r, err := delta.Check(t.Context(), st, nil, &delta.CheckOptions{Deep: true})
+	if err != nil || len(r.Findings) != 1 {
+		t.Fatalf("got %+v, %v, want one finding", r, err)
+	}
+	f := r.Findings[0]
+	if f.Kind != delta.FindingCommit || f.Version != last || r.Unfixed != 1 ||
+		!strings.Contains(f.Remedy, fmt.Sprintf("version %d is the newest", last-1)) {
+		t.Errorf("got %+v", f)
+	}
+	old, err := delta.OpenAt(t.Context(), st, last-1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, n, err := digestOf(old, nil); err != nil || got != want || n != rows {
+		t.Errorf("version %d: got %d rows %s, %v, want %d rows %s", last-1, n, got, err, rows, want)
+	}
+	if r := check(t, old.Table(), &delta.CheckOptions{Deep: true, Snapshot: old}); len(r.Findings) != 0 {
+		t.Errorf("version %d: %+v", last-1, r.Findings)
+	}
+}
+
+// The checkpoint of a sound table stands for its first versions.
+func TestCheck_CommitBehindACheckpointBroken_IsFoundWhenDeep(t *testing.T) {
+	for name, spoil := range map[string]func(*testing.T, store.Store){
+		delta.FindingCommit: func(t *testing.T, st store.Store) { spoilCommit(t, st, 1) },
+		delta.FindingChecksum: func(t *testing.T, st store.Store) {
+			edit(t, st, fmt.Sprintf("_delta_log/%020d.json", 1), func(d []byte) []byte {
+				return bytes.Replace(d, []byte(`"operation"`), []byte(`"operatiom"`), 1)
+			})
+		},
+	} {
+		rng := rand.New(rand.NewPCG(seedOf(t), 0))
+		st := store.NewMem()
+		table := soundTable(t, st, rng)
+		spoil(t, st)
+		if r := check(t, table, &delta.CheckOptions{Deep: true}); !slices.Contains(kindsOf(r), name) {
+			t.Errorf("want %q among %+v", name, r.Findings)
+		}
+	}
+}
+
+func TestCheck_FixOfOneDamage_LeavesTheOtherUnfixed(t *testing.T) {
+	rng := rand.New(rand.NewPCG(seedOf(t), 0))
+	st := store.NewMem()
+	table := soundTable(t, st, rng)
+	edit(t, st, anyKey(t, st, "checkpoint.parquet"), spoilFooter)
+	edit(t, st, liveFile(t, table, false).Path, spoilFooter)
+	r := check(t, table, &delta.CheckOptions{Deep: true, Fix: true})
+	if r.Errors != 1 || r.Fixed != 1 || r.Unfixed != 1 {
+		t.Errorf("got %+v, want the checkpoint fixed and the file not", r)
+	}
+}

@@ -44,6 +44,9 @@ func (r *jsonReader) peek() byte {
 	return 0
 }
 
+// end reports whether nothing but space is left. A NUL, of which files that a crash has left may consist, is something.
+func (r *jsonReader) end() bool { return r.peek() == 0 && r.pos >= len(r.data) }
+
 func (r *jsonReader) fail(wanted string) error {
 	if r.pos >= len(r.data) {
 		return errJSONEnd

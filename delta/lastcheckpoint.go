@@ -59,7 +59,7 @@ func parseLastCheckpoint(data []byte) (c lastCheckpoint, ok bool) {
 		}
 		return err
 	})
-	if err != nil || r.peek() != 0 || c.Version < 0 {
+	if err != nil || !r.end() || c.Version < 0 {
 		return c, false
 	}
 	if checksum != "" {

@@ -82,7 +82,7 @@ func newLogReader(data []byte, want kinds, sieve *statsSieve) *logReader {
 
 func (r *logReader) actions(name string) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
-		for r.peek() != 0 {
+		for !r.end() {
 			start := r.pos
 			a, found, err := r.action()
 			if err != nil {

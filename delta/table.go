@@ -60,6 +60,12 @@ func Open(ctx context.Context, st store.Store, opts *OpenOptions) (*Table, error
 	return t, nil
 }
 
+// OpenAt opens the table at st at a version, and looks at none after it: also where a later one is damaged. Errors: as
+// Open; ErrVersionNotFound, with the versions that there are.
+func OpenAt(ctx context.Context, st store.Store, version int64, opts *OpenOptions) (*Snapshot, error) {
+	return newTable(st, opts).SnapshotAt(ctx, version)
+}
+
 func newTable(st store.Store, opts *OpenOptions) *Table {
 	t := &Table{st: st, engine: DefaultEngineInfo}
 	if opts != nil {

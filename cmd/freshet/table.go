@@ -76,8 +76,12 @@ func (c *cli) openTable(ctx context.Context, name string) (*delta.Table, error) 
 	if err != nil {
 		return nil, err
 	}
-	t, err := delta.Open(ctx, st, &delta.OpenOptions{EngineInfo: engineInfo(), Outside: outside})
+	t, err := delta.Open(ctx, st, openOptions())
 	return t, tableError(name, err)
+}
+
+func openOptions() *delta.OpenOptions {
+	return &delta.OpenOptions{EngineInfo: engineInfo(), Outside: outside}
 }
 
 // snapshot opens a table at the version that is wanted.
@@ -85,14 +89,20 @@ func (c *cli) snapshot(ctx context.Context, name string, a at) (*delta.Snapshot,
 	if a.version >= 0 && a.asOf != "" {
 		return nil, usageError("--version and --as-of exclude each other", "keep one of them")
 	}
+	if a.version >= 0 {
+		st, err := c.tableStore(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		snap, err := delta.OpenAt(ctx, st, a.version, openOptions())
+		return snap, tableError(name, err)
+	}
 	t, err := c.openTable(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	var snap *delta.Snapshot
 	switch {
-	case a.version >= 0:
-		snap, err = t.SnapshotAt(ctx, a.version)
 	case a.asOf != "":
 		var when time.Time
 		if when, err = spec.ParseTime(a.asOf); err != nil {

@@ -48,14 +48,9 @@ Exit code 4 when there is an error among the findings that was not fixed.`,
 }
 
 func (c *cli) check(ctx context.Context, name string, a at, o *delta.CheckOptions, output string) error {
-	snap, err := c.snapshot(ctx, name, a)
-	if err != nil {
-		return err
-	}
 	show, clear := c.line()
 	o.Progress = func(done, of int64) { show("reading: %s of %s", number(done), plural(of, "file")) }
-	o.Snapshot = snap
-	r, err := snap.Table().Check(ctx, o)
+	r, err := c.checked(ctx, name, a, o)
 	clear()
 	if err != nil {
 		return changeError(name, err)
@@ -87,10 +82,27 @@ func (c *cli) check(ctx context.Context, name string, a at, o *delta.CheckOption
 	}
 	c.say("%s, version %d: %s, %s%s in %s, %s%s", name, r.Version, plural(r.Errors, "error"),
 		plural(r.Warnings, "warning"), fixed, plural(r.Files, "file"), bytesText(r.Bytes), rows)
-	if r.Errors > r.Fixed {
+	if r.Unfixed > 0 {
 		return &exitError{4}
 	}
 	return nil
+}
+
+// checked checks a table at the version that is wanted; the newest also where it cannot be opened.
+func (c *cli) checked(ctx context.Context, name string, a at, o *delta.CheckOptions) (*delta.CheckReport, error) {
+	if a.version >= 0 || a.asOf != "" {
+		snap, err := c.snapshot(ctx, name, a)
+		if err != nil {
+			return nil, err
+		}
+		o.Snapshot = snap
+		return snap.Table().Check(ctx, o)
+	}
+	st, err := c.tableStore(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return delta.Check(ctx, st, openOptions(), o)
 }
 
 func (c *cli) tableCompat() *cobra.Command {

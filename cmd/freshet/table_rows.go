@@ -67,7 +67,7 @@ func (c *cli) openToWrite(ctx context.Context, name string, dryRun bool) (*delta
 	if dryRun {
 		st = newDryStore(st)
 	}
-	t, err := delta.Open(ctx, st, &delta.OpenOptions{EngineInfo: engineInfo(), Outside: outside})
+	t, err := delta.Open(ctx, st, openOptions())
 	return t, tableError(name, err)
 }
 
