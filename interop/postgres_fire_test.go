@@ -143,14 +143,17 @@ func (m *mirrored) strike() string {
 func (m *mirrored) quiet(when string) {
 	m.t.Helper()
 	m.kill()
+	began := time.Now()
 	p := start(m.t, m.env, "run", filepath.Join(m.dir, "fire.yaml"), "--until-caught-up", "--progress", "off")
 	p.exit(patience)
+	caughtUp := time.Since(began)
 	if p.cmd.ProcessState.ExitCode() != 0 {
 		m.now = p
 		m.judge()
 		m.t.Fatalf("%s: did not catch up:\n%s", when, tail(p.out.String(), 8000))
 	}
 	m.compare(when)
+	m.t.Logf("caught up in %s, compared in %s", caughtUp.Round(time.Second/10), (time.Since(began) - caughtUp).Round(time.Second/10))
 }
 
 // asked is what readers/mirror.py is asked of a table, and found what it says.

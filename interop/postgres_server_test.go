@@ -31,18 +31,19 @@ func startPostgres(t *testing.T, random *rand.Rand, settings ...string) *ownServ
 	}
 	version := dialPostgres(t, addresses[random.IntN(len(addresses))]).conn.ParameterStatus("server_version")
 	major, _, _ := strings.Cut(version, ".")
-	s := &ownServer{t: t, dir: filepath.Join(t.TempDir(), "postgres"), port: freePort(t, random)}
+	s := &ownServer{t: t, dir: filepath.Join(t.TempDir(), "postgres"), port: freePort(t)}
 	t.Logf("PostgreSQL %s, port %d", version, s.port)
 	t.Cleanup(func() { _ = s.command("stop", "--kill").Run() })
 	s.do("start", append([]string{"--port", fmt.Sprint(s.port), "--version", major}, settings...)...)
 	return s
 }
 
-// freePort is a port on which nothing listens, below those that connections get by themselves.
-func freePort(t *testing.T, random *rand.Rand) int {
+// freePort is a port on which nothing listens, below those that connections get by themselves. Tests that run side by side of one seed get
+// others.
+func freePort(t *testing.T) int {
 	t.Helper()
 	for range 100 {
-		port := 20_000 + random.IntN(12_000)
+		port := 20_000 + rand.IntN(12_000)
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			_ = l.Close()
 			return port
