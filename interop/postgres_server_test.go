@@ -72,8 +72,18 @@ func (s *ownServer) restart(kill bool) {
 	} else {
 		s.do("stop")
 	}
+	var said []byte
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("%s", tail(string(said), 4000))
+		}
+	}()
 	// Processes of a server that was killed end a little later, and hold its memory until then.
-	waitUntil(s.t, patience, "the server is up again", func() bool { return s.command("start").Run() == nil })
+	waitUntil(s.t, patience, "the server is up again", func() (is bool) {
+		var err error
+		said, err = s.command("start").CombinedOutput()
+		return err == nil
+	})
 }
 
 // host is the host and port of the server.
