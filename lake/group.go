@@ -148,7 +148,7 @@ func (g *Group) Ensure(ctx context.Context, table string, schema *arrow.Schema) 
 		return err
 	}
 	for _, p := range g.parts[1:] {
-		if err := p.Target.Ensure(ctx, p.name(table), nullable(schema)); err != nil {
+		if err := p.ensure(ctx, p.name(table), nullable(schema)); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/freshettest"
 	"github.com/freshet-io/freshet/lake"
@@ -101,5 +103,34 @@ func TestGroup_Cuts_ShowBothAtOneMoment(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Errorf("cut %d: the log has %v, the table %v", c.Number, got, want)
 		}
+	}
+}
+
+// A process ends when it has widened a column of the table and not that of its log: the next one goes on with both.
+func TestGroup_EndedBetweenWidenings_LogIsWidened(t *testing.T) {
+	w, ctx := newWorld(), t.Context()
+	of := func(n arrow.DataType) *arrow.Schema {
+		return arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.BinaryTypes.String}, {Name: "n", Type: n, Nullable: true}}, nil)
+	}
+	g := logged(w.open, nil)
+	must(t, g.Open(ctx))
+	must(t, g.Ensure(ctx, "t", of(arrow.PrimitiveTypes.Int32)))
+	must(t, g.Close(ctx))
+	alone := w.target(nil)
+	must(t, alone.Open(ctx))
+	must(t, alone.Widen(ctx, "t", of(arrow.PrimitiveTypes.Int64)))
+	must(t, alone.Close(ctx))
+
+	g = logged(w.open, nil)
+	must(t, g.Open(ctx))
+	schema, err := g.Schema(ctx, "t")
+	must(t, err)
+	must(t, g.Ensure(ctx, "t", schema))
+	must(t, g.Close(ctx))
+	must(t, alone.Open(ctx))
+	log, err := alone.Schema(ctx, logOf("t"))
+	must(t, err)
+	if n, _ := log.FieldsByName("n"); len(n) != 1 || n[0].Type.ID() != arrow.INT64 {
+		t.Errorf("got the log's columns %s, want n to be of 64 bits", log)
 	}
 }

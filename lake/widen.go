@@ -7,6 +7,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
 )
 
@@ -53,7 +54,8 @@ func (t *table) widen(ctx context.Context, schema *arrow.Schema) error {
 	return nil
 }
 
-// Widen widens the columns of each table.
+// Widen widens the columns of each table, first those of the table itself, whose types rows have: ensure does the rest where a process
+// ends in between.
 func (g *Group) Widen(ctx context.Context, table string, schema *arrow.Schema) error {
 	var faults []error
 	for i := range g.parts {
@@ -64,4 +66,18 @@ func (g *Group) Widen(ctx context.Context, table string, schema *arrow.Schema) e
 		faults = append(faults, g.parts[i].Target.Widen(ctx, name, schema))
 	}
 	return errors.Join(faults...)
+}
+
+// ensure makes the table beside another one for rows of that, or checks it. Where its columns are narrower they are widened: those of the
+// other one were, and nothing more was done.
+func (p *groupPart) ensure(ctx context.Context, table string, schema *arrow.Schema) error {
+	err := p.Target.Ensure(ctx, table, schema)
+	var misfit *freshet.Error
+	if !errors.As(err, &misfit) || misfit.Code != freshet.CodeSchemaMismatch {
+		return err
+	}
+	if err := p.Target.Widen(ctx, table, schema); err != nil {
+		return err
+	}
+	return p.Target.Ensure(ctx, table, schema)
 }
