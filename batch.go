@@ -50,9 +50,10 @@ type Batch struct {
 	Covered   []int64
 	CoveredBy Lane
 
-	// Beside are lanes of the table whose next batches show changes that this one leaves out. It is committed only if nobody else
-	// has moved them since they were resumed: what is shown then may be older than what was left out.
-	Beside []Lane
+	// Beside are lanes of the table on which this batch depends: what theirs behind these seqs show, it leaves out, or overrides. It is
+	// committed only if nobody else has moved them since they were resumed: what another has shown may be older than what was left
+	// out, or newer than this. Places behind which nothing comes say that the lanes are still read, and that nothing was left out.
+	Beside []Place
 
 	// Behind is where the rows stand among the changes of several lanes, for whoever puts these in order: behind a seq of another
 	// lane. nil: each at its own seq.

@@ -24,7 +24,7 @@ type commit struct {
 	adds      []delta.Add
 	writers   []*delta.Writer // of adds, to delete them
 	lanes     map[freshet.Lane]*stretch
-	steady    map[freshet.Lane]bool // lanes that nobody else may have moved
+	steady    map[freshet.Lane]bool // lanes that nobody else may have moved; whether something depends on what they show
 	rows      int64
 	bytes     int64
 	rejects   *sealedRejects // nil: none
@@ -49,7 +49,11 @@ func (c *commit) Table() string { return c.t.name }
 
 // Run commits rejects into quarantine, then rows and progress.
 func (c *commit) Run(ctx context.Context) (done freshet.Committed, err error) {
-	err = c.t.within(ctx, c.rows, "commit", func(ctx context.Context) (err error) {
+	within := c.t.within
+	if len(c.steady) > 0 {
+		within = c.t.unhurried
+	}
+	err = within(ctx, c.rows, "commit", func(ctx context.Context) (err error) {
 		done, err = c.run(ctx)
 		return err
 	})
@@ -134,9 +138,26 @@ func (t *table) saw(snap *delta.Snapshot) {
 	}
 }
 
-// commitRows builds the commit on the version that is known, and then on the newest, until it lands, or until
-// that version is not what the rows started from.
+// commitRows commits files that are written.
 func (c *commit) commitRows(ctx context.Context) (delta.CommitResult, error) {
+	return c.land(ctx, func(ctx context.Context, snap *delta.Snapshot) (delta.CommitResult, error) {
+		tx, err := c.build(snap)
+		if err != nil {
+			return delta.CommitResult{}, err
+		}
+		done, err := tx.Commit(ctx)
+		c.uncertain = c.uncertain || err != nil && !errors.Is(err, delta.ErrConflict)
+		return done, err
+	})
+}
+
+// errAgain says that the commit may land on the version that it was tried on, if it is tried again.
+var errAgain = errors.New("to be tried again")
+
+// land tries the commit on the version that is known, and then on the newest, until it lands, or until that version is not what the
+// rows started from.
+func (c *commit) land(ctx context.Context, try func(ctx context.Context, snap *delta.Snapshot) (delta.CommitResult, error)) (
+	delta.CommitResult, error) {
 	snap := c.knownSnapshot()
 	fresh := false
 	for range maxRaces {
@@ -145,26 +166,21 @@ func (c *commit) commitRows(ctx context.Context) (delta.CommitResult, error) {
 			if snap, err = c.t.look(ctx); err != nil {
 				return delta.CommitResult{}, err
 			}
+			if snap == nil {
+				return delta.CommitResult{}, explain(c.t.name, delta.ErrNoTable)
+			}
 			fresh = true
 		}
-		if snap == nil {
-			return delta.CommitResult{}, explain(c.t.name, delta.ErrNoTable)
-		}
-		tx, err := c.build(snap)
+		done, err := try(ctx, snap)
 		switch {
-		case err != nil && fresh:
-			return delta.CommitResult{}, err
 		case err == nil:
-			done, err := tx.Commit(ctx)
-			if err == nil {
-				return done, nil
-			}
-			if !errors.Is(err, delta.ErrConflict) {
-				c.uncertain = true
-				return delta.CommitResult{}, err
-			}
+			return done, nil
+		case errors.Is(err, errAgain):
+		case errors.Is(err, freshet.ErrStale) && !fresh, errors.Is(err, delta.ErrConflict):
+			snap = nil
+		default:
+			return delta.CommitResult{}, err
 		}
-		snap = nil
 	}
 	return delta.CommitResult{}, c.t.tooManyRaces()
 }
@@ -189,7 +205,7 @@ func (t *table) stand(p freshet.Progress) {
 	maps.Copy(t.stands, p)
 }
 
-// steadies has the commit depend on lanes that show what it leaves out. Errors: ErrStale when somebody else has moved them.
+// steadies has the commit depend on lanes beside its own. Errors: ErrStale when somebody else has moved them.
 func (c *commit) steadies(set txns, snap *delta.Snapshot) error {
 	c.t.mu.Lock()
 	defer c.t.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -66,9 +67,15 @@ func (c *companion) need(ctx context.Context, opts delta.CreateOptions) (*delta.
 type fixedTable struct {
 	companion
 	columns     *arrow.Schema
+	always      int    // so many of the columns every such table has; one that lacks the others, which may be null, gets them. 0: all
 	stats       string // names the columns by which files are left out
 	description string
 	what, fix   string // for an error: what is in such a table, and what to do with another one
+}
+
+// optional is a column that may be null.
+func optional(name string, typ arrow.DataType) arrow.Field {
+	return arrow.Field{Name: name, Type: typ, Nullable: true}
 }
 
 // look returns the newest snapshot, nil when there is no table. Errors: a table that has not all of the columns.
@@ -80,22 +87,47 @@ func (f *fixedTable) look(ctx context.Context) (*delta.Snapshot, error) {
 	return snap, f.check(snap)
 }
 
-// need is look, but makes the table.
+// need is look, but makes the table, and gives one that an older version of ours made the columns that it lacks.
 func (f *fixedTable) need(ctx context.Context) (*delta.Snapshot, error) {
 	schema, err := delta.SchemaFromArrow(f.columns)
 	if err != nil {
 		return nil, err
 	}
-	snap, err := f.companion.need(ctx, delta.CreateOptions{Schema: schema, Description: f.description,
-		Properties: map[string]string{"delta.dataSkippingStatsColumns": f.stats}})
-	if err != nil {
-		return nil, err
+	for range maxRaces {
+		snap, err := f.companion.need(ctx, delta.CreateOptions{Schema: schema, Description: f.description,
+			Properties: map[string]string{"delta.dataSkippingStatsColumns": f.stats}})
+		if err == nil {
+			err = f.check(snap)
+		}
+		if err != nil || !f.lacks(snap) {
+			return snap, err
+		}
+		tx := snap.Table().Begin(snap, nil)
+		if _, err := widen(tx, snap, schema); err != nil {
+			return nil, err
+		}
+		tx.Operation("ADD COLUMNS", nil, nil)
+		if done, err := tx.Commit(ctx); !errors.Is(err, delta.ErrConflict) {
+			return done.Snapshot, err
+		}
 	}
-	return snap, f.check(snap)
+	return nil, delta.ErrConflict
+}
+
+// lacks reports whether the table has not all of the columns.
+func (f *fixedTable) lacks(snap *delta.Snapshot) bool {
+	return slices.ContainsFunc(f.columns.Fields(), func(c arrow.Field) bool {
+		have, _ := snap.Schema().Lookup(c.Name)
+		return have == nil
+	})
 }
 
 func (f *fixedTable) check(snap *delta.Snapshot) error {
-	for _, c := range f.columns.Fields() {
+	columns := f.columns.Fields()
+	if f.always > 0 {
+		columns = columns[:f.always]
+	}
+	for _, c := range columns {
 		if have, _ := snap.Schema().Lookup(c.Name); have == nil {
 			return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: f.name,
 				Msg: fmt.Sprintf("it is no table of %s: it has no column %q", f.what, c.Name), Fix: f.fix}

@@ -242,7 +242,7 @@ func TestCommit_LaneBesideMovedByAnother_Stale(t *testing.T) {
 		t.Fatal(err)
 	}
 	leaves := batch(stream, 2, 5)
-	leaves.Beside = []freshet.Lane{history}
+	leaves.Beside = []freshet.Place{{Lane: history, Seq: -1}}
 	c := sealed(t, next, leaves)
 	if _, err := c.Run(t.Context()); !errors.Is(err, freshet.ErrStale) {
 		t.Fatalf("got %v, want ErrStale", err)
@@ -251,7 +251,7 @@ func TestCommit_LaneBesideMovedByAnother_Stale(t *testing.T) {
 	start(t, next, starts)
 	for _, b := range []*freshet.Batch{batch(stream, 2, 6), batch(history, 4, 7), batch(stream, 6, 9)} {
 		if b.Lane == stream {
-			b.Beside = []freshet.Lane{history}
+			b.Beside = []freshet.Place{{Lane: history, Seq: 4}}
 		}
 		commit(t, next, b)
 	}

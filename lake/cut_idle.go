@@ -3,6 +3,7 @@ package lake
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	freshet "github.com/freshet-io/freshet"
@@ -18,9 +19,11 @@ type folded struct {
 	to  int64 // up to where a cut says that it holds all
 }
 
-// Idle reports whether the commit moves nothing but progress.
+// Idle reports whether the commit moves nothing but progress, on which nothing depends: by one that leaves out what a lane beside
+// it shows, others that move that lane find out that they must not.
 func (c *commit) Idle() (to freshet.Progress, idle bool) {
-	if len(c.adds) > 0 || c.keyed != nil || c.rejects != nil {
+	depends := slices.Contains(slices.Collect(maps.Values(c.steady)), true)
+	if len(c.adds) > 0 || c.keyed != nil || c.rejects != nil || depends {
 		return nil, false
 	}
 	return ends(c.lanes), true

@@ -19,22 +19,22 @@ import (
 
 // cutSchema is that of a cuts table: one row a cut.
 var cutSchema = arrow.NewSchema([]arrow.Field{
-	{Name: "cut", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
-	{Name: "recorded_at", Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true},
-	{Name: "source_time", Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true},
-	{Name: "day", Type: arrow.FixedWidthTypes.Date32, Nullable: true},       // the last that it holds all of
-	{Name: "opens_day", Type: arrow.FixedWidthTypes.Date32, Nullable: true}, // the one that began with it
-	{Name: "plan", Type: arrow.BinaryTypes.String, Nullable: true},
+	optional("cut", arrow.PrimitiveTypes.Int64),
+	optional("recorded_at", arrow.FixedWidthTypes.Timestamp_us),
+	optional("source_time", arrow.FixedWidthTypes.Timestamp_us),
+	optional("day", arrow.FixedWidthTypes.Date32),       // the last that it holds all of
+	optional("opens_day", arrow.FixedWidthTypes.Date32), // the one that began with it
+	optional("plan", arrow.BinaryTypes.String),
 	{Name: "lanes", Type: listOf(
-		arrow.Field{Name: "origin", Type: arrow.BinaryTypes.String, Nullable: true},
-		arrow.Field{Name: "origin_id", Type: arrow.BinaryTypes.String, Nullable: true},
-		arrow.Field{Name: "lane", Type: arrow.BinaryTypes.String, Nullable: true},
-		arrow.Field{Name: "seq", Type: arrow.PrimitiveTypes.Int64, Nullable: true}), Nullable: true},
+		optional("origin", arrow.BinaryTypes.String),
+		optional("origin_id", arrow.BinaryTypes.String),
+		optional("lane", arrow.BinaryTypes.String),
+		optional("seq", arrow.PrimitiveTypes.Int64)), Nullable: true},
 	{Name: "tables", Type: listOf(
-		arrow.Field{Name: "name", Type: arrow.BinaryTypes.String, Nullable: true},
-		arrow.Field{Name: "location", Type: arrow.BinaryTypes.String, Nullable: true},
-		arrow.Field{Name: "id", Type: arrow.BinaryTypes.String, Nullable: true},
-		arrow.Field{Name: "version", Type: arrow.PrimitiveTypes.Int64, Nullable: true}), Nullable: true},
+		optional("name", arrow.BinaryTypes.String),
+		optional("location", arrow.BinaryTypes.String),
+		optional("id", arrow.BinaryTypes.String),
+		optional("version", arrow.PrimitiveTypes.Int64)), Nullable: true},
 	{Name: "left_out", Type: arrow.ListOfField(arrow.Field{Name: "element", Nullable: true,
 		Type: arrow.BinaryTypes.String}), Nullable: true},
 }, nil)

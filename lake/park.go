@@ -72,23 +72,25 @@ type park struct {
 	slow *SlowTables
 	more chan struct{} // holds an element when something was parked since the drainer looked
 
-	mu     sync.Mutex
-	held   bool     // people hold the table back, or it failed
-	active bool     // its batches are parked
-	there  bool     // there is a parking table
-	join   bool     // little is left to be taken up: the lanes are to be asked for anew
-	lag    parkLag  // what is parked and not taken up, as far as this process knows
-	over   int64    // since when nothing more is kept; 0: it is
-	drain  *drainer // what takes it up beside the stream; nil: nothing does
-	fault  error    // why that ended, if it ends the run
+	mu      sync.Mutex
+	held    bool                  // people hold the table back, or it failed
+	active  bool                  // its batches are parked
+	there   bool                  // there is a parking table
+	join    bool                  // little is left to be taken up: the lanes are to be asked for anew
+	lag     parkLag               // what is parked and not taken up, as far as this process knows
+	over    int64                 // since when nothing more is kept; 0: it is
+	drain   *drainer              // what takes it up beside the stream; nil: nothing does
+	fault   error                 // why that ended, if it ends the run
+	newest  time.Time             // when the newest batch was parked, as far as this process knows
+	resumed map[freshet.Lane]bool // lanes that were resumed since it is parked
 
 	parking
 }
 
 // parkLag is how much is parked.
 type parkLag struct {
-	rows, bytes int64
-	oldest      time.Time
+	rows, bytes    int64
+	oldest, newest time.Time
 }
 
 // parking is what is written to the parking table and not sealed. Only the goroutine that writes touches it.
@@ -98,6 +100,7 @@ type parking struct {
 	empty map[freshet.Lane]*freshet.Batch // what has neither rows nor rejects, and is not written yet
 	parts map[freshet.Lane]int64          // of a seq that is unfinished, how many parts it has so far
 	began time.Time
+	nth   int64 // of the next batch that is written
 	rows  int64
 }
 
@@ -182,7 +185,7 @@ func (p *park) write(ctx context.Context, b *freshet.Batch) error {
 	defer b.Release()
 	if p.lanes == nil {
 		p.lanes, p.empty = map[freshet.Lane]*stretch{}, map[freshet.Lane]*freshet.Batch{}
-		p.parts, p.began = map[freshet.Lane]int64{}, time.Now()
+		p.parts, p.began = map[freshet.Lane]int64{}, p.moment()
 	}
 	if s, ok := p.lanes[b.Lane]; ok {
 		s.last = b.Last
@@ -197,7 +200,7 @@ func (p *park) write(ctx context.Context, b *freshet.Batch) error {
 	if delete(p.parts, b.Lane); b.Unfinished {
 		p.parts[b.Lane] = part + 1
 	}
-	if b.NumRows() == 0 && len(b.Rejects) == 0 && part == 0 && !b.Unfinished {
+	if b.NumRows() == 0 && len(b.Rejects) == 0 && part == 0 && !b.Unfinished && len(b.Beside) == 0 {
 		if before == nil {
 			before = &freshet.Batch{Lane: b.Lane, After: b.After}
 			p.empty[b.Lane] = before
@@ -210,6 +213,18 @@ func (p *park) write(ctx context.Context, b *freshet.Batch) error {
 		delete(p.empty, b.Lane)
 	}
 	return p.put(ctx, b, part)
+}
+
+// moment is a time for what is parked from now on, behind that of all that is parked already, whatever the clocks say.
+func (p *park) moment() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now().Truncate(time.Microsecond); now.After(p.newest) {
+		p.newest = now
+	} else {
+		p.newest = p.newest.Add(time.Microsecond)
+	}
+	return p.newest
 }
 
 // keeps reports whether the batch is kept, and begins to keep nothing when there is too much.
@@ -243,8 +258,12 @@ func (p *park) put(ctx context.Context, b *freshet.Batch, part int64) error {
 			return err
 		}
 	}
-	row := parkedRow(p.log.app, b, part, p.began, rows, rejects)
+	row, err := parkedRow(p.log.app, b, parked{part: part, at: p.began, nth: p.nth}, rows, rejects)
+	if err != nil {
+		return err
+	}
 	defer row.Release()
+	p.nth++
 	n := int64(b.NumRows() + len(b.Rejects))
 	p.rows += n
 	p.mu.Lock()

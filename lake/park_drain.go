@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	freshet "github.com/freshet-io/freshet"
@@ -14,209 +11,11 @@ import (
 	"github.com/freshet-io/freshet/store"
 )
 
-// resume is where the lanes go on that the table has at main: there, or where their changes were parked last. What is parked
-// of a table that is no longer held back is taken up first, or, where it is much, beside the stream. Nothing does so now.
-func (p *park) resume(ctx context.Context, main freshet.Progress) (freshet.Progress, error) {
-	if p == nil || len(main) == 0 {
-		return main, nil
-	}
-	snap, err := p.log.look(ctx)
-	if err != nil {
-		return nil, explain(p.log.name, err)
-	}
-	p.mu.Lock()
-	held := p.held
-	p.there = p.there || snap != nil
-	p.mu.Unlock()
-	_, slow := p.isSlow()
-	if snap == nil && !held && !slow {
-		return main, nil
-	}
-	if held || slow {
-		return p.begin(ctx, main, !held)
-	}
-	left, err := p.left(ctx, snap, main)
-	if err != nil {
-		return nil, err
-	}
-	if left.bytes > p.o.tail() {
-		return p.begin(ctx, main, true)
-	}
-	var at freshet.Progress
-	err = p.t.within(ctx, left.rows, "take up what was parked", func(ctx context.Context) (err error) {
-		at, err = p.finish(ctx, main)
-		return err
-	})
-	if err = p.t.failed(ctx, err); errors.Is(err, freshet.ErrStale) {
-		_, slow := p.isSlow()
-		return p.begin(ctx, main, slow)
-	}
-	return at, err
-}
-
-// left is how much is parked behind where the table stands.
-func (p *park) left(ctx context.Context, snap *delta.Snapshot, main freshet.Progress) (parkLag, error) {
-	f := form{p.log.app, true}
-	ahead := maps.Clone(main)
-	maps.DeleteFunc(ahead, func(l freshet.Lane, seq int64) bool { v, ok := snap.Txn(f.lane(l)); return !ok || v <= seq })
-	all, err := p.log.beyond(ctx, snap, ahead)
-	if err != nil {
-		return parkLag{}, explain(p.log.name, err)
-	}
-	all, _ = adjoining(all, ahead)
-	return lagOf(all), nil
-}
-
-func lagOf(all []parked) (l parkLag) {
-	for _, b := range all {
-		l.rows, l.bytes = l.rows+b.rows, l.bytes+b.bytes
-		if l.oldest.IsZero() || b.at.Before(l.oldest) {
-			l.oldest = b.at
-		}
-	}
-	return l
-}
-
-// begin has batches of the lanes be parked from now on, behind what is parked already, and returns up to where that is. drain
-// says that it is taken up meanwhile.
-func (p *park) begin(ctx context.Context, main freshet.Progress, drain bool) (freshet.Progress, error) {
-	f := form{p.log.app, true}
-	for range maxRaces {
-		snap, err := p.log.need(ctx)
-		if err != nil {
-			return nil, explain(p.log.name, err)
-		}
-		all, err := p.log.beyond(ctx, snap, main)
-		if err != nil {
-			return nil, explain(p.log.name, err)
-		}
-		all, at := adjoining(all, main)
-		over, _ := snap.Txn(overTxn(p.log.app))
-		set := txns{}
-		for l, seq := range at {
-			if have, ok := snap.Txn(f.lane(l)); ok && over != 0 && have > seq {
-				at[l] = have // what lies between is not kept, and need not be read again for that
-				continue
-			}
-			f.record(set, l, seq)
-		}
-		if !set.in(snap) {
-			tx := snap.Table().Begin(snap, nil)
-			set.addTo(tx, snap)
-			tx.Operation("STREAMING UPDATE", map[string]string{"freshet.change": "start of parking", "queryId": p.log.app}, nil)
-			tx.BlindAppend(true)
-			if _, err := tx.Commit(ctx); errors.Is(err, delta.ErrConflict) {
-				continue
-			} else if err != nil {
-				return nil, explain(p.log.name, err)
-			}
-		}
-		p.mu.Lock()
-		p.active, p.there, p.join, p.lag, p.over = true, true, false, lagOf(all), over
-		p.mu.Unlock()
-		if drain {
-			p.startDrain(lanesOf(main))
-			return at, nil
-		}
-		return at, p.t.closeIndex(ctx)
-	}
-	return nil, p.t.tooManyRaces()
-}
-
-// closeIndex gives up the key index, which another one opens.
-func (t *table) closeIndex(ctx context.Context) error {
-	if err := t.takeTurn(ctx); err != nil {
-		return err
-	}
-	defer t.endTurn()
-	if t.index == nil {
-		return nil
-	}
-	err := t.index.close()
-	t.index = nil
-	return err
-}
-
-// finish takes up what is parked of the lanes, and lets them go on from where the table then stands. What the parking table
-// does not have of them comes from the origin.
-func (p *park) finish(ctx context.Context, main freshet.Progress) (freshet.Progress, error) {
-	if err := p.t.takeTurn(ctx); err != nil {
-		return nil, err
-	}
-	defer p.t.endTurn()
-	if p.t.index != nil {
-		if err := p.t.index.close(); err != nil {
-			return nil, err
-		}
-		p.t.index = nil
-	}
-	d := p.newDrainer(lanesOf(main))
-	defer d.close(ctx)
-	for {
-		left, err := d.step(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if left.rows == 0 {
-			break
-		}
-	}
-	at, err := d.target.Resume(ctx, p.t.name, d.lanes)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := p.t.look(ctx); err != nil {
-		return nil, err
-	}
-	if err := p.t.hold(ctx, at); err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	p.active, p.join, p.lag, p.over = false, false, parkLag{}, 0
-	p.mu.Unlock()
-	p.t.waitsStale.Store(true)
-	return at, p.clean(ctx, at)
-}
-
-// clean forgets what the table holds by now: in the background, but for the mark that there was too much.
-func (p *park) clean(ctx context.Context, at freshet.Progress) error {
-	for range maxRaces {
-		snap, err := p.log.look(ctx)
-		if err != nil {
-			return explain(p.log.name, err)
-		}
-		if over, _ := snap.Txn(overTxn(p.log.app)); over != 0 {
-			tx := snap.Table().Begin(snap, nil)
-			txns{overTxn(p.log.app): 0}.addTo(tx, snap)
-			tx.Operation("STREAMING UPDATE", map[string]string{"freshet.change": "end of parking", "queryId": p.log.app}, nil)
-			tx.BlindAppend(true)
-			if _, err := tx.Commit(ctx); errors.Is(err, delta.ErrConflict) {
-				continue
-			} else if err != nil {
-				return explain(p.log.name, err)
-			}
-		}
-		var any []string
-		for l, seq := range at {
-			any = append(any, fmt.Sprintf("origin = %s AND origin_id = %s AND lane = %s AND last <= %d", quote(l.Origin),
-				quote(l.OriginID), quote(l.Name), seq))
-		}
-		for _, err := range snap.Files(ctx, nil) {
-			if err != nil {
-				return explain(p.log.name, err)
-			}
-			p.t.a.tend.expire(snap.Table(), fmt.Sprintf("app = %s AND (%s)", quote(p.log.app), strings.Join(any, " OR ")))
-			break
-		}
-		return nil
-	}
-	return p.t.tooManyRaces()
-}
-
 // drainer takes up what is parked of some lanes of a table, through a target of its own.
 type drainer struct {
 	p      *park
 	lanes  []freshet.Lane
+	upto   freshet.Progress // it takes up no more than this; nil: all
 	target *Target
 
 	commits int           // that it made
@@ -244,7 +43,7 @@ func (p *park) newDrainer(lanes []freshet.Lane) *drainer {
 	return d
 }
 
-// startDrain begins to take up beside the stream.
+// startDrain begins to take up beside the stream. Nothing does so now.
 func (p *park) startDrain(lanes []freshet.Lane) {
 	d := p.newDrainer(lanes)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -333,6 +132,15 @@ func (d *drainer) close(ctx context.Context) {
 	}
 }
 
+// all takes up everything that is parked.
+func (d *drainer) all(ctx context.Context) error {
+	for {
+		if left, err := d.step(ctx); err != nil || left.rows == 0 {
+			return err
+		}
+	}
+}
+
 // step takes up some of what is parked in one commit, and returns what is left then. Losing a race against another copy costs
 // another look.
 func (d *drainer) step(ctx context.Context) (left parkLag, err error) {
@@ -384,17 +192,12 @@ func (d *drainer) try(ctx context.Context) (left parkLag, err error) {
 		return left, explain(d.p.log.name, err)
 	}
 	all, _ = adjoining(all, at)
-	if len(all) == 0 {
+	if all = d.within(all); len(all) == 0 {
 		return left, nil
 	}
-	var bytes int64
-	n := slices.IndexFunc(all, func(b parked) bool { bytes += b.bytes; return bytes > drainStep })
-	n = max(1, n)
-	if bytes <= drainStep {
-		n = len(all)
-	}
-	for n < len(all) && all[n].part > 0 {
-		n++
+	n := portion(all, drainStep)
+	if err := checkBeside(d.p.t.name, all[:n], at); err != nil {
+		return left, err
 	}
 	if err := d.take(ctx, snap, all[:n], at); err != nil {
 		return left, err
@@ -445,6 +248,11 @@ func (d *drainer) take(ctx context.Context, snap *delta.Snapshot, some []parked,
 	before := map[freshet.Lane]parked{}
 	for i, b := range batches {
 		pos := at[b.Lane]
+		if end := to[b.Lane]; d.upto != nil && pos < end && end < b.Last && b.part == 0 && b.follows(before[b.Lane], pos) {
+			head := b.Split(end)
+			b.Release()
+			b.Batch, b.last = head, end
+		}
 		if b.Last > to[b.Lane] || !b.follows(before[b.Lane], pos) {
 			b.Release() // of another time, or for the next step
 			continue

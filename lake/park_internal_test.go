@@ -11,6 +11,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/store"
 )
 
 // told is a batch with all that a batch can tell of its rows.
@@ -135,6 +137,84 @@ func TestParkedBatch_BitFlipped_Refused(t *testing.T) {
 		if decodeRows(broken, &freshet.Batch{}) == nil {
 			t.Fatalf("byte %d is not what it was, and nobody noticed", at)
 		}
+	}
+}
+
+// What is parked is cut where the table could have been committed as it came: not within a seq of any lane, nor behind a batch that is
+// a part of what is in several lanes.
+func TestPortion_OfParkedBatches_CutWhereTheTableCouldBe(t *testing.T) {
+	a, b := freshet.Lane{Name: "1"}, freshet.Lane{Name: "2"}
+	one := func(l freshet.Lane, part int64) parked { return parked{lane: l, part: part, bytes: 10} }
+	partial := func(p parked) parked { p.partial = true; return p }
+	for _, c := range []struct {
+		name  string
+		all   []parked
+		bytes int64
+		want  int
+	}{
+		{"fits", []parked{one(a, 0), one(b, 0)}, 20, 2},
+		{"larger than wanted", []parked{one(a, 0), one(b, 0)}, 5, 1},
+		{"cut between batches", []parked{one(a, 0), one(b, 0), one(a, 0)}, 25, 2},
+		{"a seq in parts", []parked{one(a, 0), one(a, 0), one(a, 1), one(a, 2), one(a, 0)}, 20, 4},
+		{"a seq in parts around another lane", []parked{one(a, 0), one(b, 0), one(a, 1), one(b, 0)}, 10, 3},
+		{"two lanes in parts", []parked{one(a, 0), one(b, 0), one(a, 1), one(b, 1), one(a, 0)}, 10, 4},
+		{"several lanes together", []parked{partial(one(a, 0)), partial(one(b, 0)), one(a, 0), one(b, 0)}, 10, 3},
+	} {
+		if got := portion(c.all, c.bytes); got != c.want {
+			t.Errorf("%s: got %d batches, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// A parking table of an older version of ours gets the columns that it lacks, and keeps what it holds.
+func TestParkLog_OfAnOlderVersion_GetsItsColumns(t *testing.T) {
+	st := store.NewMem()
+	old := newParkLog("app", "t_parked", st, "")
+	old.columns = arrow.NewSchema(parkedSchema.Fields()[:parkedOnce], nil)
+	snap, err := old.need(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lane := freshet.Lane{Origin: "o", Name: "1"}
+	w, err := old.writer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, err := parkedRow("app", &freshet.Batch{Lane: lane, After: 4, Last: 9}, parked{at: time.Unix(5, 0)}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer row.Release()
+	first := array.NewRecordBatch(old.columns, row.Columns()[:parkedOnce], 1)
+	defer first.Release()
+	if err := w.Write(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	adds, err := w.Close(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx := snap.Table().Begin(snap, nil)
+	tx.Add(adds...)
+	tx.Operation("WRITE", nil, nil)
+	if _, err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, look := range []func(*parkLog) (*delta.Snapshot, error){
+		func(l *parkLog) (*delta.Snapshot, error) { return l.look(t.Context()) },
+		func(l *parkLog) (*delta.Snapshot, error) { return l.need(t.Context()) },
+	} {
+		now := newParkLog("app", "t_parked", st, "")
+		if snap, err = look(now); err != nil {
+			t.Fatal(err)
+		}
+		all, err := now.beyond(t.Context(), snap, freshet.Progress{lane: 4})
+		if err != nil || len(all) != 1 || all[0].last != 9 {
+			t.Fatalf("got %v, %v, want the batch up to 9", all, err)
+		}
+	}
+	if have, _ := snap.Schema().Lookup("beside"); have == nil {
+		t.Error("got no column beside")
 	}
 }
 

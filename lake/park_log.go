@@ -3,6 +3,7 @@ package lake
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -36,12 +37,16 @@ var parkedSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "reject_count", Type: arrow.PrimitiveTypes.Int64},
 	{Name: "byte_count", Type: arrow.PrimitiveTypes.Int64},        // of the two columns behind
 	{Name: "parked_at", Type: arrow.FixedWidthTypes.Timestamp_us}, // the same in all of a commit
-	{Name: "rows", Type: arrow.BinaryTypes.Binary, Nullable: true},
-	{Name: "rejects", Type: arrow.BinaryTypes.Binary, Nullable: true},
+	optional("rows", arrow.BinaryTypes.Binary),
+	optional("rejects", arrow.BinaryTypes.Binary),
+	optional("nth", arrow.PrimitiveTypes.Int64),        // the batch's place among those of its commit
+	optional("partial", arrow.FixedWidthTypes.Boolean), // Batch.Partial
+	optional("beside", arrow.BinaryTypes.String),       // Batch.Beside as JSON; null: there is none
 }, nil)
 
-// parkedPlaces is how many columns tell of a parked batch, before those that hold it.
-const parkedPlaces = 11
+// parkedPlaces is how many columns tell of a parked batch, before those that hold it, and parkedOnce how many a parking table has
+// always had.
+const parkedPlaces, parkedOnce = 11, 13
 
 // parkedStats are the columns by which files are left out.
 const parkedStats = "app,origin,origin_id,lane,after,last,parked_at"
@@ -57,24 +62,25 @@ type parkLog struct {
 
 func newParkLog(app, name string, st store.Store, engine string) *parkLog {
 	return &parkLog{app: app, fixedTable: fixedTable{companion: companion{name: name, st: st, engine: engine},
-		columns: parkedSchema, stats: parkedStats, what: "parked changes", description: "changes of a table that is held back",
-		fix: "move it away: changes of a table that is held back are kept under this name"}}
+		columns: parkedSchema, always: parkedOnce, stats: parkedStats, what: "parked changes",
+		description: "changes of a table that is held back",
+		fix:         "move it away: changes of a table that is held back are kept under this name"}}
 }
 
 // overTxn is the txn of a parking table that says since when, in seconds since 1970, changes are not kept; 0: they are.
 func overTxn(app string) string { return app + "#over" }
 
 // parkedRow is a batch as a row of the parking table.
-func parkedRow(app string, b *freshet.Batch, part int64, at time.Time, rows, rejects []byte) arrow.RecordBatch {
+func parkedRow(app string, b *freshet.Batch, p parked, rows, rejects []byte) (arrow.RecordBatch, error) {
 	rb := array.NewRecordBuilder(memory.DefaultAllocator, parkedSchema)
 	defer rb.Release()
 	for i, s := range []string{app, b.Lane.Origin, b.Lane.OriginID, b.Lane.Name} {
 		rb.Field(i).(*array.StringBuilder).Append(s)
 	}
-	for i, n := range []int64{b.After, b.Last, part, int64(b.NumRows()), int64(len(b.Rejects)), int64(len(rows) + len(rejects))} {
+	for i, n := range []int64{b.After, b.Last, p.part, int64(b.NumRows()), int64(len(b.Rejects)), int64(len(rows) + len(rejects))} {
 		rb.Field(4 + i).(*array.Int64Builder).Append(n)
 	}
-	rb.Field(10).(*array.TimestampBuilder).Append(arrow.Timestamp(at.UnixMicro()))
+	rb.Field(10).(*array.TimestampBuilder).Append(arrow.Timestamp(p.at.UnixMicro()))
 	for i, data := range [][]byte{rows, rejects} {
 		if data == nil {
 			rb.Field(11 + i).AppendNull()
@@ -82,7 +88,15 @@ func parkedRow(app string, b *freshet.Batch, part int64, at time.Time, rows, rej
 			rb.Field(11 + i).(*array.BinaryBuilder).Append(data)
 		}
 	}
-	return rb.NewRecordBatch()
+	rb.Field(13).(*array.Int64Builder).Append(p.nth)
+	rb.Field(14).(*array.BooleanBuilder).Append(b.Partial)
+	if len(b.Beside) == 0 {
+		rb.Field(15).AppendNull()
+		return rb.NewRecordBatch(), nil
+	}
+	beside, err := json.Marshal(b.Beside)
+	rb.Field(15).(*array.StringBuilder).Append(string(beside))
+	return rb.NewRecordBatch(), err
 }
 
 // parked is a row of the parking table, without what it holds.
@@ -92,9 +106,12 @@ type parked struct {
 	part        int64
 	rows, bytes int64 // rows with rejects
 	at          time.Time
+	nth         int64
+	partial     bool
+	beside      []freshet.Place
 }
 
-// beyond are the parked batches behind where the table stands in these lanes, by lane and seq.
+// beyond are the parked batches behind where the table stands in these lanes, as they came.
 func (l *parkLog) beyond(ctx context.Context, snap *delta.Snapshot, at freshet.Progress) ([]parked, error) {
 	if len(at) == 0 {
 		return nil, nil
@@ -104,39 +121,59 @@ func (l *parkLog) beyond(ctx context.Context, snap *delta.Snapshot, at freshet.P
 		spans = append(spans, parked{lane: lane, after: seq, last: math.MaxInt64})
 	}
 	var all []parked
-	err := l.scan(ctx, snap, spans, parkedPlaces, func(rec arrow.RecordBatch, i int) error {
-		all = append(all, parkedAt(rec, i))
-		return nil
+	err := l.scan(ctx, snap, spans, false, func(rec arrow.RecordBatch, i int) error {
+		p, err := l.parkedAt(rec, i)
+		all = append(all, p)
+		return err
 	})
-	slices.SortFunc(all, func(a, b parked) int {
-		return cmp.Or(cmp.Compare(a.lane.Origin, b.lane.Origin), compareNames(a.lane.Name, b.lane.Name),
-			a.compare(b))
-	})
+	slices.SortFunc(all, parked.compare)
 	return all, err
 }
 
-func parkedAt(rec arrow.RecordBatch, i int) parked {
+func (l *parkLog) parkedAt(rec arrow.RecordBatch, i int) (p parked, err error) {
 	text := func(c int) string { return strings.Clone(rec.Column(c).(*array.String).Value(i)) }
 	number := func(c int) int64 { return rec.Column(c).(*array.Int64).Value(i) }
-	return parked{lane: freshet.Lane{Origin: text(1), OriginID: text(2), Name: text(3)}, after: number(4),
+	p = parked{lane: freshet.Lane{Origin: text(1), OriginID: text(2), Name: text(3)}, after: number(4),
 		last: number(5), part: number(6), rows: number(7) + number(8), bytes: number(9), at: timeAt(rec.Column(10), i)}
+	for c, f := range rec.Schema().Fields() {
+		if rec.Column(c).IsNull(i) {
+			continue
+		}
+		switch f.Name {
+		case "nth":
+			p.nth = number(c)
+		case "partial":
+			p.partial = rec.Column(c).(*array.Boolean).Value(i)
+		case "beside":
+			if e := json.Unmarshal([]byte(text(c)), &p.beside); e != nil {
+				err = l.corrupt(p, e)
+			}
+		}
+	}
+	return p, err
 }
 
-// compare puts batches of a lane in order, the parts of one seq side by side.
+func (l *parkLog) corrupt(p parked, err error) error {
+	return &freshet.Error{Code: freshet.CodeCorrupt, Class: freshet.ClassFailure, Place: l.name, Err: err,
+		Msg: fmt.Sprintf("what was parked of %s up to %d cannot be read", p.lane, p.last),
+		Fix: "restore the table to a version that can be read, or load the table again: `freshet pipeline resync`"}
+}
+
+// compare puts batches in the order in which they came; those of one commit that does not say it, by seq.
 func (p parked) compare(o parked) int {
-	return cmp.Or(cmp.Compare(p.last, o.last), p.at.Compare(o.at), cmp.Compare(p.part, o.part))
+	return cmp.Or(p.at.Compare(o.at), cmp.Compare(p.nth, o.nth), cmp.Compare(p.last, o.last), cmp.Compare(p.part, o.part))
 }
 
-// follows reports whether the batch goes on where the one before it ended, which brought its lane to pos.
+// follows reports whether the batch goes on where the one before it of its lane ended, which brought that to pos.
 func (p parked) follows(before parked, pos int64) bool {
 	if p.part > 0 {
-		return before.lane == p.lane && p.last == pos && before.last == pos && before.part == p.part-1 && p.at.Equal(before.at)
+		return p.last == pos && before.last == pos && before.part == p.part-1 && p.at.Equal(before.at)
 	}
 	return p.after <= pos && pos < p.last
 }
 
-// scan yields the rows of the app that reach into one of the spans, with the first so many columns, in no order.
-func (l *parkLog) scan(ctx context.Context, snap *delta.Snapshot, spans []parked, columns int,
+// scan yields the rows of the app that reach into one of the spans, whole or with what tells of the batches alone, in no order.
+func (l *parkLog) scan(ctx context.Context, snap *delta.Snapshot, spans []parked, whole bool,
 	yield func(rec arrow.RecordBatch, row int) error) error {
 	var any []string
 	for _, s := range spans {
@@ -148,8 +185,11 @@ func (l *parkLog) scan(ctx context.Context, snap *delta.Snapshot, spans []parked
 		return err
 	}
 	var names []string
-	for _, f := range parkedSchema.Fields()[:columns] {
-		names = append(names, f.Name)
+	for i, f := range parkedSchema.Fields() {
+		have, _ := snap.Schema().Lookup(f.Name)
+		if i < parkedPlaces || i < parkedOnce && whole || i >= parkedOnce && have != nil {
+			names = append(names, f.Name)
+		}
 	}
 	for rec, err := range snap.Scan(ctx, &delta.ScanOptions{Columns: names, Where: where}) {
 		if err != nil {
@@ -172,7 +212,7 @@ type parkedBatch struct {
 	*freshet.Batch
 }
 
-// batches are what was parked in these spans, in the order of seqs within each lane. They are the caller's.
+// batches are what was parked in these spans, as it came. They are the caller's.
 func (l *parkLog) batches(ctx context.Context, snap *delta.Snapshot, table string, spans []parked) (
 	all []parkedBatch, err error) {
 	defer func() {
@@ -181,9 +221,12 @@ func (l *parkLog) batches(ctx context.Context, snap *delta.Snapshot, table strin
 			all = nil
 		}
 	}()
-	err = l.scan(ctx, snap, spans, parkedSchema.NumFields(), func(rec arrow.RecordBatch, i int) error {
-		p := parkedAt(rec, i)
-		b := &freshet.Batch{Table: table, Lane: p.lane, After: p.after, Last: p.last, ReadAt: p.at}
+	err = l.scan(ctx, snap, spans, true, func(rec arrow.RecordBatch, i int) error {
+		p, err := l.parkedAt(rec, i)
+		if err != nil {
+			return err
+		}
+		b := &freshet.Batch{Table: table, Lane: p.lane, After: p.after, Last: p.last, Beside: p.beside, ReadAt: p.at}
 		all = append(all, parkedBatch{p, b})
 		for c, decode := range map[int]func([]byte, *freshet.Batch) error{11: decodeRows, 12: decodeRejects} {
 			data := rec.Column(c).(*array.Binary)
@@ -191,9 +234,7 @@ func (l *parkLog) batches(ctx context.Context, snap *delta.Snapshot, table strin
 				continue
 			}
 			if err := decode(slices.Clone(data.Value(i)), b); err != nil {
-				return &freshet.Error{Code: freshet.CodeCorrupt, Class: freshet.ClassFailure, Place: l.name, Err: err,
-					Msg: fmt.Sprintf("what was parked of %s up to %d cannot be read", p.lane, p.last),
-					Fix: "restore the table to a version that can be read, or load the table again: `freshet pipeline resync`"}
+				return l.corrupt(p, err)
 			}
 		}
 		return nil
@@ -215,11 +256,11 @@ func adjoining(all []parked, at freshet.Progress) (some []parked, to freshet.Pro
 	for l, seq := range at {
 		to[l] = seq
 	}
-	var before parked
+	before := map[freshet.Lane]parked{}
 	for _, p := range all {
-		if p.follows(before, to[p.lane]) {
+		if p.follows(before[p.lane], to[p.lane]) {
 			some = append(some, p)
-			to[p.lane], before = p.last, p
+			to[p.lane], before[p.lane] = p.last, p
 		}
 	}
 	return some, to

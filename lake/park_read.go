@@ -2,9 +2,11 @@ package lake
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	freshet "github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/store"
 )
 
@@ -29,16 +31,8 @@ func ReadParked(ctx context.Context, parked, main store.Store, app string) (*Par
 	if has == nil || err != nil {
 		return &Parked{}, explain(table.name, err)
 	}
-	at := freshet.Progress{}
-	f := form{app, true}
-	for _, lane := range appProgress(has, app, map[string]bool{}).Lanes {
-		for _, origin := range parkedOrigins(f, snap, lane.Lane) {
-			known := freshet.Lane{Origin: origin, OriginID: f.identityIn(snap, origin), Name: lane.Lane.Name}
-			if v, ok := snap.Txn(f.lane(known)); ok && v > lane.Seq {
-				at[known] = lane.Seq
-			}
-		}
-	}
+	at := l.standing(snap, has)
+	maps.DeleteFunc(at, func(lane freshet.Lane, seq int64) bool { v, _ := snap.Txn(form{app, true}.lane(lane)); return v <= seq })
 	all, err := l.beyond(ctx, snap, at)
 	if err != nil {
 		return nil, explain(l.name, err)
@@ -50,4 +44,18 @@ func ReadParked(ctx context.Context, parked, main store.Store, app string) (*Par
 		out.Over = time.Unix(over, 0).UTC()
 	}
 	return out, nil
+}
+
+// standing is where another table of the app stands, in the lanes that the parking table knows, as that names them.
+func (l *parkLog) standing(snap, other *delta.Snapshot) freshet.Progress {
+	at, f := freshet.Progress{}, form{l.app, true}
+	for _, lane := range appProgress(other, l.app, map[string]bool{}).Lanes {
+		for _, origin := range parkedOrigins(f, snap, lane.Lane) {
+			known := freshet.Lane{Origin: origin, OriginID: f.identityIn(snap, origin), Name: lane.Lane.Name}
+			if _, ok := snap.Txn(f.lane(known)); ok {
+				at[known] = lane.Seq
+			}
+		}
+	}
+	return at
 }

@@ -146,7 +146,7 @@ func (t *table) forget() {
 		t.endFiles(nil)
 		t.files = nil
 	}
-	t.writer, t.full, t.keyed, t.lanes, t.rejects, t.rows, t.late = nil, nil, nil, nil, nil, 0, 0
+	t.writer, t.full, t.keyed, t.lanes, t.steady, t.rejects, t.rows, t.late = nil, nil, nil, nil, nil, nil, 0, 0
 }
 
 // Discard drops what was written of the table and not sealed.

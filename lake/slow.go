@@ -138,14 +138,21 @@ func (a *Target) first() *Target {
 	return a
 }
 
+// unhurried does something that concerns so many rows, and has the other tables wait for it. A commit that depends on lanes beside its
+// own must not land late: what is parked meanwhile would leave out, or have, other changes than it.
+func (t *table) unhurried(ctx context.Context, rows int64, doing string, do func(ctx context.Context) error) error {
+	defer t.a.telling(t.name+": "+doing, silence+time.Duration(rows)*perRow)()
+	return do(ctx)
+}
+
 // within does something that concerns so many rows, and ends it when the other tables have waited long enough. Errors: then
 // ErrStale, and the table is slow; store.ErrUnavailable where nothing is known of it.
 func (t *table) within(ctx context.Context, rows int64, doing string, do func(ctx context.Context) error) error {
-	defer t.a.telling(t.name+": "+doing, silence+time.Duration(rows)*perRow)()
 	d := t.patience(rows)
 	if d == 0 {
-		return do(ctx)
+		return t.unhurried(ctx, rows, doing, do)
 	}
+	defer t.a.telling(t.name+": "+doing, silence+time.Duration(rows)*perRow)()
 	hurried, cancel := context.WithTimeoutCause(ctx, d, errSlow)
 	defer cancel()
 	err := do(hurried)

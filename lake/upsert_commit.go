@@ -15,40 +15,22 @@ import (
 	"github.com/freshet-io/freshet/expr"
 )
 
-// commitKeyed applies what was gathered to the version that is known, and then to the newest, until it lands, or until
-// that version is not what the rows started from. A winner that touched none of our keys costs nothing; any other one,
-// another look-up.
+// commitKeyed applies what was gathered. A winner that touched none of our keys costs nothing; any other one, another look-up.
 func (c *commit) commitKeyed(ctx context.Context) (delta.CommitResult, error) {
-	snap := c.knownSnapshot()
-	fresh := false
-	for range maxRaces {
-		if snap == nil {
-			var err error
-			if snap, err = c.t.look(ctx); err != nil {
-				return delta.CommitResult{}, err
-			}
-			if snap == nil {
-				return delta.CommitResult{}, explain(c.t.name, delta.ErrNoTable)
-			}
-			fresh = true
-		}
+	return c.land(ctx, func(ctx context.Context, snap *delta.Snapshot) (delta.CommitResult, error) {
 		done, err := c.applyTo(ctx, snap)
-		switch {
-		case err == nil:
-			return delta.CommitResult{Version: done.Version, Retries: done.Retries, Snapshot: done.Snapshot}, nil
-		case staleIndex(err):
+		if staleIndex(err) {
 			c.t.index.complain(err)
-			if err := c.t.index.rebuild(ctx, snap); err != nil {
-				return delta.CommitResult{}, err
+			err = errAgain
+			if e := c.t.index.rebuild(ctx, snap); e != nil {
+				err = e
 			}
-			continue
-		case errors.Is(err, freshet.ErrStale) && !fresh, errors.Is(err, delta.ErrConflict):
-		default:
+		}
+		if err != nil {
 			return delta.CommitResult{}, err
 		}
-		snap = nil
-	}
-	return delta.CommitResult{}, c.t.tooManyRaces()
+		return delta.CommitResult{Version: done.Version, Retries: done.Retries, Snapshot: done.Snapshot}, nil
+	})
 }
 
 // applyTo makes one attempt on the snapshot.

@@ -39,7 +39,7 @@ type writing struct {
 	generated []string        // the names of its generated columns
 	full      []*delta.Writer // with narrower schemas, before the batches' columns grew
 	lanes     map[freshet.Lane]*stretch
-	steady    map[freshet.Lane]bool // lanes that nobody else may have moved
+	steady    map[freshet.Lane]bool // lanes that nobody else may have moved; whether something depends on what they show
 	rejects   *rejectWriter         // nil: none
 	rows      int64
 	late      freshet.Day // the first day that was over when rows of it came; 0: none
@@ -96,11 +96,11 @@ func (a *Target) Write(ctx context.Context, b *freshet.Batch) (rejected int64, e
 	} else {
 		t.lanes[b.Lane] = &stretch{b.After, b.Last}
 	}
-	for _, l := range b.Beside {
+	for _, at := range b.Beside {
 		if t.steady == nil {
 			t.steady = map[freshet.Lane]bool{}
 		}
-		t.steady[l] = true
+		t.steady[at.Lane] = t.steady[at.Lane] || at.Seq < loadedWhole
 	}
 	return int64(len(b.Rejects) - before), nil
 }

@@ -48,6 +48,10 @@ type feed struct {
 	place   int32 // of the next row in the transaction that ends at placed
 	placed  int64
 	parted  bool // a part of the present transaction was returned
+	hides   bool // changes were left out since the batch before, for rows that are still to be read
+
+	stated   int64 // rows that were told to stand behind the log at statedAt, and are no changes of it
+	statedAt int64
 }
 
 // sourceName is the table in the source, as people write it.
@@ -76,6 +80,7 @@ func (f *feed) change(m *pgoutput.Message, o *origin) {
 	var before, after left
 	if f.load != nil && f.load.oid == f.oid {
 		before, after = f.load.sides(m, o.transaction)
+		f.hides = f.hides || before != (left{}) || after != (left{})
 	}
 	known := m.Old
 	if m.OldKey {
@@ -223,7 +228,11 @@ func (f *feed) take(last int64, unfinished bool) *freshet.Batch {
 	b := &freshet.Batch{Table: f.name, Lane: f.lane, After: f.after, Last: last, Rejects: f.rejects, Bytes: f.bytes,
 		ReadAt: f.readAt, Unfinished: unfinished}
 	if f.load != nil {
-		b.Beside = []freshet.Lane{f.load.lane}
+		at := freshet.Place{Lane: f.load.lane, Seq: wholeHistory}
+		if f.hides {
+			at.Seq = f.load.done
+		}
+		b.Beside = []freshet.Place{at}
 	}
 	if f.newest != 0 {
 		b.Newest = time.UnixMicro(f.newest).UTC()
@@ -239,7 +248,7 @@ func (f *feed) take(last int64, unfinished bool) *freshet.Batch {
 	f.kinds, f.seqs, f.stamps = make([]freshet.Kind, 0, n), make([]int64, 0, n), make([]freshet.Stamp, 0, n)
 	f.covered, f.covers = make([]int64, 0, n), nil
 	f.places, f.rejects, f.bytes, f.newest, f.readAt = make([]int32, 0, n), nil, 0, 0, time.Time{}
-	f.after, f.parted, f.level = last, unfinished, time.Now()
+	f.after, f.parted, f.hides, f.level = last, unfinished, false, time.Now()
 	if b.ReadAt.IsZero() {
 		b.ReadAt = f.level
 	}

@@ -68,9 +68,11 @@ type load struct {
 	ranks   ranks                   // of keys that only the server can put in order
 }
 
-// batch is one without rows.
+// batch is one without rows. It depends on the stream: what another process has brought since is newer than rows that were read
+// before it.
 func (l *load) batch(after, last int64) *freshet.Batch {
-	return &freshet.Batch{Table: l.feed.name, Lane: l.lane, After: after, Last: last, ReadAt: time.Now()}
+	return &freshet.Batch{Table: l.feed.name, Lane: l.lane, After: after, Last: last, ReadAt: time.Now(),
+		Beside: []freshet.Place{{Lane: l.feed.lane, Seq: l.feed.after}}}
 }
 
 // mark is the name of a chunk's bookmark.

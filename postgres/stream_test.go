@@ -31,6 +31,8 @@ type mirror struct {
 	left    atomic.Int64 // calls of the stores until all fail; below 0: none does
 	log     bool         // each table has a change log beside it
 	torn    bool         // changes were missed: those that came need not find the rows that they are of
+
+	park func() *lake.ParkOptions // of each target; nil: nothing is parked
 }
 
 func newMirror(t *testing.T, address string) *mirror {
@@ -106,6 +108,9 @@ func (m *mirror) source(t *testing.T, bounded bool) *Source {
 
 func (m *mirror) target(s *Source, mode lake.Mode) freshet.Target {
 	o := &lake.TargetOptions{Mode: mode}
+	if m.park != nil {
+		o.Park = m.park()
+	}
 	if mode != lake.Append {
 		o.Key = lake.KeyOptions{Of: s.Key, IndexDir: m.index}
 	} else {
