@@ -1,6 +1,9 @@
 package interop_test
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,6 +76,54 @@ func (h *held) follows(table string) {
 	waitUntil(h.t, patience, table+" equals its source", func() bool { return slices.Equal(h.rows(table), h.truth(table)) })
 }
 
+// makes are the rows that the change log of a table makes, in the order that it says of itself.
+func (h *held) makes(table string) []string {
+	h.t.Helper()
+	type change struct {
+		ID      int    `json:"id"`
+		V       string `json:"v"`
+		Kind    string `json:"_change_type"`
+		Version int64  `json:"_commit_version"`
+		Ordinal int64  `json:"_ordinal"`
+	}
+	var all []change
+	text := command(h.t, 0, nil, "table", "read", filepath.Join(h.dir, "lake", "l", table+"_log"), "-q", "--columns",
+		"id,v,_change_type,_commit_version,_ordinal")
+	for line := range strings.Lines(text) {
+		var c change
+		if err := json.Unmarshal([]byte(line), &c); err != nil {
+			h.t.Fatalf("%s: %v", line, err)
+		}
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b change) int {
+		return cmp.Or(cmp.Compare(a.Version, b.Version), cmp.Compare(a.Ordinal, b.Ordinal))
+	})
+	state := map[int]string{}
+	for _, c := range all {
+		switch c.Kind {
+		case "truncate":
+			clear(state)
+		case "delete":
+			delete(state, c.ID)
+		case "insert", "update_postimage":
+			state[c.ID] = c.V
+		}
+	}
+	rows := make([]string, 0, len(state))
+	for id, v := range state {
+		rows = append(rows, fmt.Sprintf(`{"id":%d,"v":"%s"}`, id, v))
+	}
+	slices.Sort(rows)
+	return rows
+}
+
+// told waits until the change log of a table makes it.
+func (h *held) told(table string) {
+	h.t.Helper()
+	waitUntil(h.t, patience, "the change log makes "+table, func() bool { return slices.Equal(h.makes(table), h.truth(table)) })
+}
+
 // passed reports whether the server may forget its log up to a place.
 func (h *held) passed(at string) bool {
 	return h.db.do("select bool_and(confirmed_flush_lsn >= '" + at + "') from pg_replication_slots where database = current_database()")[0] == "t"
@@ -109,6 +160,7 @@ func TestPause_OneTableOfADatabase_OthersAndSlotGoOn(t *testing.T) {
 		h.pipeline("resume", h.file(), "--table", "l.a")
 		h.follows("a")
 		h.follows("b")
+		h.told("a")
 		p.signal(syscall.SIGTERM)
 		p.mustEnd(patience)
 	})
@@ -165,6 +217,10 @@ func TestResync_OneTableOfADatabase_EqualsItAndNothingStays(t *testing.T) {
 		if !strings.Contains(log, `"_source_tx":"resync-1"`) {
 			t.Error("the change log was not told")
 		}
+		db.do("update public.a set v = 'behind' where id % 11 = 0")
+		h.follows("a")
+		h.told("a")
+		h.told("b")
 		p.signal(syscall.SIGTERM)
 		p.mustEnd(patience)
 	})

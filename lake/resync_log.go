@@ -14,8 +14,9 @@ import (
 // gets it in one commit of its own, before more of the source comes to either of them:
 //
 //	the table                                         its change log
+//	                                                  what was parked of it, up to the swap's progress
 //	the swap: resync n, which the log is owed   ─▶    the difference of the swap (resync_rows.go), resync n
-//	changes behind the swap's progress                changes from where the log stands
+//	changes behind the swap's progress                what else was parked, and changes from where the log stands
 //
 // Commits of the table are fenced by the number of the resync as they are by their progress: who did not hear of the swap
 // has to resume its lanes, and that settles first what is owed. The log is never past the progress of the swap then, since the
@@ -114,6 +115,9 @@ func (p *groupPart) settleResync(ctx context.Context, t *table, main *delta.Snap
 		return err
 	}
 	for _, s := range swaps {
+		if err := log.park.reach(ctx, s.after); err != nil {
+			return err
+		}
 		if err := p.tell(ctx, t, name, s); err != nil {
 			return fmt.Errorf("tell %s what loading %s again has changed: %w", name, t.name, notTold(t.name, name, err))
 		}

@@ -290,6 +290,22 @@ func (w *world) resync(t *testing.T, opts *lake.TargetOptions, number int64, all
 	must(t, err)
 }
 
+// tell has a process bring the table t, and its change log, what they do not hold of the changes.
+func (w *world) tell(t *testing.T, all lanesSaid) {
+	t.Helper()
+	must(t, tellLanes(t.Context(), logged(w.folders, keyedBy(t.TempDir())), "t", all))
+}
+
+// misled is a world whose table t, with its change log, holds the first of n changes of its lane, as a wrong step left them.
+func misled(t *testing.T, seed uint64, n, first int) (w *world, all lanesSaid) {
+	t.Helper()
+	t.Logf("seed %d", seed)
+	w, r := newWorld(), rand.New(rand.NewPCG(seed, 3))
+	all = sayLanes(r, oneLane(), n)
+	w.tell(t, all.misread(r).first(first))
+	return w, all
+}
+
 func oneLane() []freshet.Lane  { return []freshet.Lane{keyedLane} }
 func twoLanes() []freshet.Lane { return []freshet.Lane{keyedLane, otherLane} }
 
@@ -358,10 +374,10 @@ func TestResync_TwiceAtOnePlace_LogReplaysToTheTable(t *testing.T) {
 	t.Logf("seed %d", seed)
 	w, r := newWorld(), rand.New(rand.NewPCG(seed, 3))
 	all := sayLanes(r, twoLanes(), 30)
-	must(t, tellLanes(t.Context(), logged(w.folders, keyedBy(t.TempDir())), "t", all.misread(r)))
+	w.tell(t, all.misread(r))
 	w.resync(t, keyedBy(t.TempDir()), 1, all.misread(r))
 	w.resync(t, keyedBy(t.TempDir()), 2, all)
-	must(t, tellLanes(t.Context(), logged(w.folders, keyedBy(t.TempDir())), "t", all))
+	w.tell(t, all)
 	w.checkReplays(t, "told of both", "t", "t_log", "TRUE")
 	n := map[string]int{}
 	for _, row := range w.logRows(t, "t_log") {
@@ -380,7 +396,7 @@ func TestResync_CrashAtEveryStoreCall_LogIsToldOnce(t *testing.T) {
 	for at := 1; ; at++ {
 		w, r := newWorld(), rand.New(rand.NewPCG(seed, 3))
 		all := sayLanes(r, twoLanes(), 4)
-		must(t, tellLanes(t.Context(), logged(w.folders, keyedBy(t.TempDir())), "t", all.misread(r).first(3)))
+		w.tell(t, all.misread(r).first(3))
 		w.fillCopy(t, keyedBy(t.TempDir()), 1, all.first(3))
 		m := &mortal{w: w, at: at, after: at%2 == 0}
 		open := func(table string) (store.Store, error) {
@@ -399,7 +415,7 @@ func TestResync_CrashAtEveryStoreCall_LogIsToldOnce(t *testing.T) {
 		}
 		_, err = loggedResync(t, w.folders, 1).Swap(t.Context())
 		must(t, err)
-		must(t, tellLanes(t.Context(), logged(w.folders, keyedBy(t.TempDir())), "t", all))
+		w.tell(t, all)
 		w.checkReplays(t, fmt.Sprintf("killed at call %d", at), "t", "t_log", "TRUE")
 		compareItems(t, w.items(t, "t"), all.makes())
 	}
@@ -408,11 +424,7 @@ func TestResync_CrashAtEveryStoreCall_LogIsToldOnce(t *testing.T) {
 // A process that has not heard that the table is loaded again commits what it has read: to the very progress that the swap
 // found. It has to resume its lanes first, and that tells the log.
 func TestResync_ProcessThatHasNotHeard_LogIsToldFirst(t *testing.T) {
-	const seed = 24
-	t.Logf("seed %d", seed)
-	w, r := newWorld(), rand.New(rand.NewPCG(seed, 3))
-	all := sayLanes(r, oneLane(), 30)
-	must(t, tellLanes(t.Context(), logged(w.folders, keyedBy(t.TempDir())), "t", all.misread(r).first(20)))
+	w, all := misled(t, 24, 30, 20)
 	late := logged(w.folders, keyedBy(t.TempDir()))
 	must(t, late.Open(t.Context()))
 	defer func() { must(t, late.Close(context.Background())) }()
@@ -429,17 +441,13 @@ func TestResync_ProcessThatHasNotHeard_LogIsToldFirst(t *testing.T) {
 		}
 		c.Abort()
 	}
-	must(t, tellLanes(t.Context(), logged(w.folders, keyedBy(t.TempDir())), "t", all))
+	w.tell(t, all)
 	w.checkReplays(t, "gone on", "t", "t_log", "TRUE")
 }
 
 // A log that is held back is told when it goes on; and one that began later is owed nothing.
 func TestResync_LogHeldBackOrNew_ToldWhenItGoesOn(t *testing.T) {
-	const seed = 25
-	t.Logf("seed %d", seed)
-	w, r := newWorld(), rand.New(rand.NewPCG(seed, 3))
-	all := sayLanes(r, oneLane(), 30)
-	must(t, tellLanes(t.Context(), logged(w.folders, keyedBy(t.TempDir())), "t", all.misread(r).first(20)))
+	w, all := misled(t, 25, 30, 20)
 	w.resync(t, keyedBy(t.TempDir()), 1, all.first(20))
 	opts := keyedBy(t.TempDir())
 	opts.Park = &lake.ParkOptions{Held: map[string]bool{"t_log": true}}
@@ -456,17 +464,13 @@ func TestResync_LogHeldBackOrNew_ToldWhenItGoesOn(t *testing.T) {
 			t.Errorf("got %+v in a log that began after the resync", row)
 		}
 	}
-	must(t, tellLanes(t.Context(), logged(w.folders, keyedBy(t.TempDir())), "t", all))
+	w.tell(t, all)
 	w.checkReplays(t, "the first log, gone on", "t", "t_log", "TRUE")
 }
 
 // A vacuum has taken the rows from before the swap: that is said, with what can be done.
 func TestResync_RowsBeforeAreGone_GapIsLoud(t *testing.T) {
-	const seed = 26
-	t.Logf("seed %d", seed)
-	w, r := newWorld(), rand.New(rand.NewPCG(seed, 3))
-	all := sayLanes(r, oneLane(), 20)
-	must(t, tellLanes(t.Context(), logged(w.folders, keyedBy(t.TempDir())), "t", all.misread(r)))
+	w, all := misled(t, 26, 20, 20)
 	w.resync(t, keyedBy(t.TempDir()), 1, all)
 	for o, err := range w.store("t").List(t.Context(), "", "") {
 		must(t, err)

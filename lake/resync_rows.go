@@ -38,7 +38,7 @@ type retelling struct {
 	swap
 	log   *table          // that is written, and nothing else to it
 	past  *delta.Snapshot // of the log
-	lanes []LaneProgress  // of the table with the swap
+	lanes []LaneProgress  // of the table with the swap, in which changes come
 
 	columns []string   // that are told
 	ignored []string   // that are the target's own
@@ -65,6 +65,7 @@ func newRetelling(t *table, log *table, past *delta.Snapshot, s swap) (*retellin
 	o := &t.a.opts
 	r := &retelling{swap: s, log: log, past: past, ordinal: s.number * resyncOrdinals,
 		lanes: appProgress(s.after, t.a.app, map[string]bool{}).Lanes}
+	r.lanes = slices.DeleteFunc(r.lanes, func(l LaneProgress) bool { return l.Seq >= loadedWhole }) // of histories
 	column, alive := o.alive()
 	told := log.a.withoutFills(t.a.withoutFills(s.after.Schema().Arrow()))
 	for _, f := range s.after.Schema().Fields {

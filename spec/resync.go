@@ -92,7 +92,7 @@ func (b *Builder) settleResync(ctx context.Context, p *Pipeline, r *resyncing, s
 		opts := b.targetOptions(p, freshet.Observer{})
 		opts.Key.Of = r.keyOf(p)
 		opts.Upkeep, opts.Cuts = nil, nil
-		opts.Park = &lake.ParkOptions{Held: map[string]bool{r.LogName: said.Tables[r.LogName].Paused != nil}}
+		opts.Park = &lake.ParkOptions{Table: p.parkedOf, Held: map[string]bool{r.LogName: said.Tables[r.LogName].Paused != nil}}
 		open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
 		g := p.group(open, opts)
 		err := g.SettleResync(ctx, r.Name)
