@@ -20,9 +20,6 @@ import (
 // What of the log a chunk shows and comes behind it all the same, since it became visible out of order, is returned again in order
 // up to what the chunk has.
 
-// fillOrdinals is where the ordinals of rows begin that are no change of the log: behind all of a transaction.
-const fillOrdinals = 1 << 39
-
 // loads are all that is being read of the feed's table: its history, and columns that were added.
 func (f *feed) loads() []*load {
 	all := slices.Clone(f.fills)
@@ -121,19 +118,6 @@ func (s *Source) filled(ctx context.Context, f *feed, columns []string) (oid uin
 	}
 }
 
-// restate has the rows of a chunk of a fill tell what is already there: as updates, behind all that was returned of the log.
-func (w *window) restate(b *freshet.Batch) {
-	b.Kinds = make([]freshet.Kind, len(b.Seqs))
-	for i := range b.Kinds {
-		b.Kinds[i] = freshet.UpdatePostimage
-		b.Stamps[i].Ordinal = fillOrdinals + int64(b.Places[i])
-	}
-	b.Behind = w.load.feed.behind()
-}
-
-// behind is up to where the log was returned.
-func (f *feed) behind() *freshet.Place { return &freshet.Place{Lane: f.lane, Seq: f.after} }
-
 // precede returns what comes before the rows of the first window: of a fill, all that the stream has brought; of the history of a
 // table that was made in the place of another, that the rows of that one are gone.
 func (h *history) precede(w *window) error {
@@ -158,7 +142,8 @@ func (h *history) clear(w *window) (*freshet.Batch, error) {
 	const how = "dropped and made anew"
 	l := w.load
 	b := l.batch(clearSeq, clearSeq+1)
-	b.Behind = l.feed.behind()
+	behind, first := l.feed.state(1)
+	b.Behind = behind
 	switch h.s.o.ddlOf(l.feed.sourceName()).Truncate {
 	case Fail:
 		return nil, l.feed.emptied(how, l.feed.lane.Position(l.feed.after))
@@ -178,6 +163,6 @@ func (h *history) clear(w *window) (*freshet.Batch, error) {
 	r.end()
 	b.Rows, b.Unsent = r.take()
 	b.Kinds, b.Seqs, b.Places = []freshet.Kind{freshet.Truncate}, []int64{b.Last}, []int32{0}
-	b.Stamps = []freshet.Stamp{{Ordinal: fillOrdinals, Committed: w.at}}
+	b.Stamps = []freshet.Stamp{{Ordinal: first, Committed: w.at}}
 	return b, nil
 }

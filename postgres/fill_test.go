@@ -130,6 +130,7 @@ insert into public.again values (3, 'three'), (60, 'sixty')`)
 			do(t, conn, "update public.again set v = 'changed'")
 			m.catchUp(t)
 			sameRows(t, name+", then changed", m.rows(t, "public_again", "id", "v"), truth(t, conn, "again", "id", "v"))
+			sameRows(t, name+": the log", m.playBack(t, "again_log", []string{"id", "v"}), truth(t, conn, "again", "id", "v"))
 			do(t, conn, "select pg_drop_replication_slot("+quoteText(m.options.Slot)+"); drop publication "+m.options.Slot)
 		}
 	})

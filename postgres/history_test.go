@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -187,6 +186,35 @@ func TestHistory_ChurnAndCuts_ChangeLogsBesideEqualToo(t *testing.T) {
 	})
 }
 
+// The same while tables, or their change logs, are held back again and again, and take up what was parked before or beside the stream:
+// chunks, and what the stream leaves out for them, come to the table in the order in which they were read.
+func TestHistory_ChurnCutsAndParked_TablesAndLogsEqualTheSource(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		conn := connect(t, address)
+		do(t, conn, mirroredDDL+fill)
+		m := newMirror(t, address)
+		m.options.History.ChunkRows, m.log = 100, true
+		rng := rand.New(rand.NewPCG(seed, 7))
+		m.park = func() *lake.ParkOptions {
+			o := &lake.ParkOptions{Held: map[string]bool{}, TailBytes: []int64{-1, 1, 1000}[rng.IntN(3)]}
+			for table := range mirrored {
+				o.Held["public_"+table] = rng.IntN(2) == 0
+				o.Held["public_"+table+"_log"] = rng.IntN(2) == 0
+			}
+			return o
+		}
+		m.disturb(t, seed, lake.Mirror)
+		m.park = func() *lake.ParkOptions { return &lake.ParkOptions{TailBytes: -1} }
+		m.catchUp(t)
+		m.check(t, "at the end")
+		for table, columns := range mirrored {
+			sameRows(t, table, m.playBack(t, table+"_log", columns), truth(t, conn, table, columns...))
+		}
+	})
+}
+
 // disturb runs the pipeline while random transactions go on, and kills it, ends it, or connections of its, at random.
 func (m *mirror) disturb(t *testing.T, seed uint64, mode lake.Mode) {
 	t.Helper()
@@ -228,19 +256,19 @@ func (m *mirror) playBack(t *testing.T, table string, columns []string) (rows []
 func (m *mirror) playBackBy(t *testing.T, table string, keys int, columns []string) (rows []string) {
 	t.Helper()
 	all := m.values(t, "public_"+table, append([]string{lake.CommitVersionColumn, lake.OrdinalColumn, lake.ChangeTypeColumn,
-		"_unsent", lake.CommittedAtColumn}, columns...)...)
+		"_unsent"}, columns...)...)
 	order := func(s string) (n int) { _, _ = fmt.Sscan(s, &n); return n }
 	slices.SortStableFunc(all, func(a, b []string) int {
 		return cmp.Or(cmp.Compare(order(a[0]), order(b[0])), cmp.Compare(order(a[1]), order(b[1])), -cmp.Compare(a[2], b[2]))
 	})
-	state, moved, loaded := map[string][]string{}, []string(nil), map[string]string{}
+	state, moved := map[string][]string{}, []string(nil)
 	for _, c := range all {
-		kind, unsent, at, row := c[2], c[3], c[4], c[5:]
+		kind, unsent, row := c[2], c[3], c[4:]
 		key := strings.Join(row[:keys], "|")
 		old := state[key]
 		switch {
-		case kind == "truncate": // rows that were loaded after it stand before it
-			maps.DeleteFunc(state, func(key string, _ []string) bool { return loaded[key] < at })
+		case kind == "truncate":
+			clear(state)
 		case !m.torn && (kind == "insert" && old != nil || kind != "insert" && kind != "update_postimage" && old == nil ||
 			kind == "update_postimage" && old == nil && moved == nil):
 			t.Fatalf("%s: %v finds the row %v", table, c, old)
@@ -260,9 +288,6 @@ func (m *mirror) playBackBy(t *testing.T, table string, keys int, columns []stri
 				}
 			}
 			state[key] = row
-			if loaded[key] = ""; order(c[0]) < 1<<20 { // a chunk's
-				loaded[key] = at
-			}
 		}
 	}
 	for _, row := range state {

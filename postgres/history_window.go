@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"time"
 
@@ -202,16 +203,32 @@ func (w *window) batch(p *part) *freshet.Batch {
 	b.ReadAt = w.opened
 	n := b.NumRows()
 	b.Seqs, b.Places, b.Stamps = make([]int64, n), make([]int32, n), make([]freshet.Stamp, n)
+	behind, first := w.load.feed.state(n)
+	b.Behind = behind
 	for i := range n {
 		b.Seqs[i], b.Places[i] = w.seq, w.place+int32(i)
-		b.Stamps[i] = freshet.Stamp{Ordinal: -1, Committed: w.at}
+		b.Stamps[i] = freshet.Stamp{Ordinal: first + int64(i), Committed: w.at}
 	}
 	if w.load.fill {
-		w.restate(b)
+		b.Kinds = slices.Repeat([]freshet.Kind{freshet.UpdatePostimage}, n) // they tell what is already there
 	}
 	w.place += int32(n)
 	w.begun, w.bytes = true, w.bytes+p.bytes
 	return b
+}
+
+// statedOrdinals is where the ordinals of rows begin that were read and are no changes of the log: behind all of a transaction.
+const statedOrdinals = 1 << 39
+
+// state has so many rows that were read stand behind all that was returned of the log, before what they do not show, and returns where
+// that is, and the ordinal of the first of them. Others that stand at the same place come before them.
+func (f *feed) state(rows int) (behind *freshet.Place, first int64) {
+	if f.statedAt != f.after {
+		f.statedAt, f.stated = f.after, 0
+	}
+	first = statedOrdinals + f.stated
+	f.stated += int64(rows)
+	return &freshet.Place{Lane: f.lane, Seq: f.after}, first
 }
 
 // drop ends the reading, and forgets what was not returned.
