@@ -324,6 +324,9 @@ func (s *Source) change(ctx context.Context, m *pgoutput.Message) error {
 				return err
 			}
 		}
+		if err := s.complete(ctx, f, m); err != nil {
+			return err
+		}
 		f.change(m, &s.current)
 		s.waiting++
 		if (f.bytes >= momentBytes || len(f.seqs) >= momentRows) && s.alone() {
