@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -15,8 +17,8 @@ import (
 	"github.com/freshet-io/freshet/lake"
 )
 
-// hasty is a source whose Next is told to end while it asks what is downstream, at random: as it is when a table is to be read again. Then
-// it is called anew.
+// hasty is a source whose Next is told to end while it asks what is downstream, or soon after it began, at random: as it is when a table is to be
+// read again. Then it is called anew.
 type hasty struct {
 	*Source
 
@@ -38,16 +40,27 @@ func (h *hasty) Open(ctx context.Context, down freshet.Downstream) error {
 
 func (h *hasty) Next(ctx context.Context) (*freshet.Batch, error) {
 	for {
-		hurry, end := context.WithCancel(ctx)
-		h.watch(end)
+		hurry, end := h.begin(ctx)
 		b, err := h.Source.Next(hurry)
-		again := err != nil && hurry.Err() != nil && ctx.Err() == nil
+		again := err != nil && !errors.Is(err, io.EOF) && hurry.Err() != nil && ctx.Err() == nil
 		h.watch(nil)
 		end()
 		if !again {
 			return b, err
 		}
 	}
+}
+
+// begin begins a Next that ends with ctx, or when it is told to.
+func (h *hasty) begin(ctx context.Context) (context.Context, context.CancelFunc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	hurry, end := context.WithCancel(ctx)
+	if ms := h.random.IntN(100); ms < 20 {
+		hurry, end = context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
+	}
+	h.end = end
+	return hurry, end
 }
 
 func (h *hasty) watch(end context.CancelFunc) {
@@ -139,12 +152,16 @@ func (m *mirror) haste(ctx context.Context, t *testing.T, bounded bool, seed uin
 const comingAndGoing = `
 create table public.made (id int primary key, v text);
 create table public.altered (id int primary key, v text);
+create table public.words (id text collate "en-x-icu" primary key, v text);
+insert into public.words select (array['a', 'Z', 'ä'])[1 + g % 3] || g, 'first' from generate_series(1, 900) g;
 insert into public.altered select g, 'first' from generate_series(1, 300) g;`
 
 // comeAndGo makes tables, in the place of others, too, and alters one, with rows before and behind.
 func comeAndGo(conn *pgconn.PgConn, rng *rand.Rand, rounds int) {
 	ctx := context.Background()
 	for n := range rounds {
+		_, _ = conn.Exec(ctx, fmt.Sprintf("update public.words set v = 'w%d' where id like '%%%d'; update public.words set id = id || '%[1]d' where id like '%%%[3]d'",
+			n, rng.IntN(10), 10+rng.IntN(90))).ReadAll()
 		sql := fmt.Sprintf("begin; create table public.new%d (id int primary key, v text); insert into public.new%[1]d values (1, 'a'); commit; "+
 			"insert into public.new%[1]d values (2, 'b')", n)
 		switch rng.IntN(4) {
@@ -203,7 +220,7 @@ func TestNext_ToldToEndAtRandom_TablesEqualTheSource(t *testing.T) {
 		m.catchUp(t)
 		m.check(t, "at the end")
 		for _, r := range answers(t, conn, "select relname from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace and "+
-			"(relname like 'new%' or relname in ('made', 'altered'))") {
+			"(relname like 'new%' or relname in ('made', 'altered', 'words'))") {
 			sameRows(t, r, m.rows(t, "public_"+r, "id", "v"), truth(t, conn, r, "id", "v"))
 		}
 	})

@@ -21,6 +21,7 @@ type ranks struct {
 	bounds []bound            // ascending
 	places map[int64]int      // in these, by the seq of the chunk that each is the end of
 	known  map[string]int     // how many of the bounds lie before a key
+	asked  [][][]byte         // keys that were read and not asked of yet; nil: none were
 }
 
 // askedTogether is how many keys the server is asked of at once.
@@ -37,7 +38,8 @@ func (l *load) within(seq int64, upto bound, values [][]byte) bool {
 	return upto.compare(l.key, values) <= 0
 }
 
-// rank makes sure that it is known where the keys of a change lie. Errors: those of the transaction's file, and of ctx.
+// rank makes sure that it is known where the keys of a change lie. After an error it may be called again. Errors: those of the transaction's
+// file, and of ctx.
 func (l *load) rank(ctx context.Context, s *Source, m *pgoutput.Message, t *transaction) error {
 	if !l.served() || l.ended {
 		return nil
@@ -50,13 +52,17 @@ func (l *load) rank(ctx context.Context, s *Source, m *pgoutput.Message, t *tran
 		if l.ranks.has(before) && l.ranks.has(after) {
 			return nil
 		}
-		keys, err := l.readAhead()
-		if err != nil {
+		if l.ranks.asked == nil {
+			keys, err := l.readAhead()
+			if err != nil {
+				return err
+			}
+			l.ranks.asked = keys
+		}
+		if err := l.askRanks(ctx, s, l.ranks.asked); err != nil {
 			return err
 		}
-		if err := l.askRanks(ctx, s, keys); err != nil {
-			return err
-		}
+		l.ranks.asked = nil
 	}
 	return fmt.Errorf("load %s: a transaction was read twice, and is another each time", l.feed.name)
 }
