@@ -89,6 +89,7 @@ func (c *copyReader) Write(b []byte) (int, error) {
 func (c *copyReader) lines(b []byte) (rest []byte, err error) {
 	for len(b) > 0 {
 		line := b
+		c.rows.begin()
 		b, err = c.line(b)
 		switch {
 		case err != nil:

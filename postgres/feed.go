@@ -35,6 +35,7 @@ type feed struct {
 	given  []arrow.Field // the columns that rows of this run had: the table in Delta has them only with the commit of these
 	rows   *rows
 
+	before  int // rows that were taken together last: so many may come again
 	kinds   []freshet.Kind
 	seqs    []int64
 	stamps  []freshet.Stamp
@@ -104,6 +105,7 @@ func (f *feed) change(m *pgoutput.Message, o *origin) {
 // which only the key was sent all else is null and means nothing. A value that cannot be makes the row a reject.
 func (f *feed) row(kind freshet.Kind, row, known pgoutput.Tuple, onlyKey bool, o *origin, side left) {
 	place := f.next(o)
+	f.rows.begin()
 	if err := f.decode(row, known, onlyKey); err != nil {
 		f.rows.undo()
 		f.reject(place, err, f.raw(row), o)
@@ -115,6 +117,10 @@ func (f *feed) row(kind freshet.Kind, row, known pgoutput.Tuple, onlyKey bool, o
 // ended ends a row.
 func (f *feed) ended(kind freshet.Kind, place int32, o *origin, side left) {
 	f.rows.end()
+	if n := f.before; f.seqs == nil && n > 0 {
+		f.kinds, f.seqs, f.stamps = make([]freshet.Kind, 0, n), make([]int64, 0, n), make([]freshet.Stamp, 0, n)
+		f.covered, f.places = make([]int64, 0, n), make([]int32, 0, n)
+	}
 	f.kinds = append(f.kinds, kind)
 	f.seqs = append(f.seqs, int64(o.end))
 	f.stamps = append(f.stamps, freshet.Stamp{Tx: o.tx, Ordinal: o.ordinal, Committed: o.time})
@@ -244,10 +250,9 @@ func (f *feed) take(last int64, unfinished bool) *freshet.Batch {
 			b.Covered, b.CoveredBy = f.covered, *f.covers
 		}
 	}
-	n := len(f.seqs)
-	f.kinds, f.seqs, f.stamps = make([]freshet.Kind, 0, n), make([]int64, 0, n), make([]freshet.Stamp, 0, n)
-	f.covered, f.covers = make([]int64, 0, n), nil
-	f.places, f.rejects, f.bytes, f.newest, f.readAt = make([]int32, 0, n), nil, 0, 0, time.Time{}
+	f.before = len(f.seqs)
+	f.kinds, f.seqs, f.stamps, f.covered, f.covers, f.places = nil, nil, nil, nil, nil, nil
+	f.rejects, f.bytes, f.newest, f.readAt = nil, 0, 0, time.Time{}
 	f.after, f.parted, f.hides, f.level = last, unfinished, false, time.Now()
 	if b.ReadAt.IsZero() {
 		b.ReadAt = f.level

@@ -12,7 +12,7 @@ import (
 )
 
 // rows collects rows of one table into columns, value by value, in the text that the server writes of them. A row is
-// what is given between two calls of end: for each column of the table one call of text, null or unsent. Used by one
+// what is given between begin and end: for each column of the table one call of text, null or unsent. Used by one
 // goroutine.
 type rows struct {
 	table  *Table
@@ -119,6 +119,16 @@ func (r *rows) unsent(column int) {
 	r.mask.Mark(r.n, place)
 }
 
+// begin begins a row. For the first since take it makes room for as many as that took: not before, as it may be long until a row
+// comes, and there may be many tables.
+func (r *rows) begin() {
+	if r.n == 0 {
+		for _, c := range r.cells {
+			c.store.Reserve()
+		}
+	}
+}
+
 // end ends the row.
 func (r *rows) end() { r.n++ }
 
@@ -156,7 +166,6 @@ func (r *rows) take() (arrow.RecordBatch, *freshet.Mask) {
 		data := c.store.Take(r.schema.Field(i).Type)
 		columns[i] = array.MakeFromData(data)
 		data.Release()
-		c.store.Reserve()
 	}
 	batch := array.NewRecordBatch(r.schema, columns, int64(r.n))
 	for _, c := range columns {

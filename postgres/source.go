@@ -19,8 +19,8 @@ import (
 
 // The bounds of what Next returns at once: of a transaction that is larger, parts.
 const (
-	momentBytes = 8 << 20
-	momentRows  = 64 << 10
+	momentBytes = 4 << 20
+	momentRows  = 32 << 10
 )
 
 // Source reads the log of a database. It implements freshet.Source; make one with NewSource, use it for one run.

@@ -337,3 +337,36 @@ func TestRows_ColumnOfSeveralValues_OfAnotherTypeIsAnError(t *testing.T) {
 		t.Errorf("got %v, want an error that names the column", err)
 	}
 }
+
+// There may be many tables of which no row comes for long: none of them keeps room for as many as came last.
+func TestRows_Taken_RoomOnlyOnceARowComes(t *testing.T) {
+	m := testTypes(Types{})
+	schema, err := m.schema(copyTable())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newRows(m, copyTable(), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 1000
+	for range n {
+		r.begin()
+		if err := r.text(0, []byte("1")); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.text(1, []byte("a text")); err != nil {
+			t.Fatal(err)
+		}
+		r.end()
+	}
+	batch, _ := r.take()
+	batch.Release()
+	if room := cap(r.texts[1].Data); room > 0 {
+		t.Errorf("got room for %d bytes after the rows were taken, want none", room)
+	}
+	r.begin()
+	if room, want := cap(r.texts[1].Data), n*len("a text"); room < want {
+		t.Errorf("got room for %d bytes once a row comes, want %d", room, want)
+	}
+}
