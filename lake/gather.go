@@ -24,8 +24,12 @@ type gathered struct {
 	empties bool  // all rows that the table has go first
 }
 
-// gatheredBytes is how much is gathered in memory unless it is said otherwise: beyond it, rows are spilled.
-const gatheredBytes = 64 << 20
+// gatheredBytes is how much is gathered in memory unless it is said otherwise: beyond it, rows are spilled. The commit before may
+// have as much, and commits of transactions that are not large have less.
+const gatheredBytes = 32 << 20
+
+// besideBytes is about what is known of a row beside its values takes, and what a commit finds out of it: deletes have little else.
+const besideBytes = 128
 
 // empty takes a Truncate, the row of this place in the batch: what came before says nothing any more.
 func (g *gathered) empty(b *freshet.Batch, row int) {

@@ -70,7 +70,7 @@ type TargetOptions struct {
 	// TargetFileBytes is the size at which a data file is full. Default 128 MiB.
 	TargetFileBytes int64
 	// MemoryBytes bounds what the open files of one table hold in memory, and what a table with a key gathers there of
-	// rows that must be in one commit, before it moves them to the local disk. Default 64 MiB.
+	// rows that must be in one commit, before it moves them to the local disk. Default 64 MiB, and 32 MiB of gathered rows.
 	MemoryBytes int64
 	// EngineInfo names the writer in the table's history. Default "Freshet".
 	EngineInfo string

@@ -227,7 +227,9 @@ func (w *walk) remove(row int32, at order, relation relation) {
 			u.logged = append(u.logged, u.deletion(w.i, row, w.puts(), w.based))
 		}
 		w.there, w.based, w.row, w.below = false, false, noRow, nil
-		w.k.has().ended = tombstone{row, at}
+		if at != nil {
+			w.k.has().ended = tombstone{row, at}
+		}
 	case u.t.tombstones == nil:
 		return
 	case w.known != nil && (relation == unknown || bytes.Equal(at, w.known)):
