@@ -6,15 +6,14 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"runtime"
-	"runtime/debug"
-	"runtime/metrics"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/lake"
 	"github.com/freshet-io/freshet/store"
+	"github.com/freshet-io/freshet/store/storetest"
 )
 
 // spilledMode is a way to apply changes whose commits may be larger than memory.
@@ -165,36 +164,38 @@ func TestKeyed_CommitLargerThanMemory_CrashAtEveryStoreCall_AsWithout(t *testing
 	}
 }
 
-// heldMost is how many bytes of objects there are at most while do runs, above those of before. It collects often meanwhile, so
-// that there is little garbage among them.
-func heldMost(do func()) int64 {
-	defer debug.SetGCPercent(debug.SetGCPercent(25))
+// heldMost is how many bytes of objects were reachable at most when it was looked, above those of before.
+type heldMost struct{ before, most int64 }
+
+// look collects, so that garbage does not count, and takes note of what is left.
+func (h *heldMost) look() {
 	runtime.GC()
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	now := func() int64 { metrics.Read(sample); return int64(sample[0].Value.Uint64()) }
-	before, most, done := now(), int64(0), make(chan struct{})
-	go func() { defer close(done); do() }()
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for {
-		select {
-		case <-done:
-			return max(most, now()) - before
-		case <-look.C:
-			most = max(most, now())
-		}
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	if h.before == 0 {
+		h.before = int64(stats.HeapAlloc)
 	}
+	h.most = max(h.most, int64(stats.HeapAlloc)-h.before)
 }
 
 // Of a commit that is larger than memory only a part is held, however rows are ordered and whatever becomes of deletes.
 func TestKeyed_CommitLargerThanMemory_MemoryBounded(t *testing.T) {
-	const keys, each, memory = 16_000, 1_000, 1 << 20
-	padding := strings.Repeat("x", 2500)
+	const keys, each, memory, long = 16_000, 1_000, 1 << 20, 2_500
+	padding := strings.Repeat("x", long) // files that are open hold next to nothing of it
 	for _, mode := range []spilledMode{{lake.Mirror, lake.LogDeletes, false}, {lake.Mirror, lake.IgnoreDeletes, false},
 		{lake.Upsert, lake.HardDeletes, true}, {lake.SCD2, lake.HardDeletes, true}} {
 		t.Run(mode.String(), func(t *testing.T) {
-			root := t.TempDir()
-			open := func(table string) (store.Store, error) { return store.NewDisk(root + "/" + table) }
+			root, held := t.TempDir(), &heldMost{}
+			var looking sync.Mutex
+			open := func(table string) (store.Store, error) { // each call is an occasion to look
+				disk, err := store.NewDisk(root + "/" + table)
+				return storetest.NewFaulty(disk, func(storetest.Op, string, int) storetest.Fault {
+					looking.Lock()
+					defer looking.Unlock()
+					held.look()
+					return storetest.Fault{}
+				}), err
+			}
 			target := lake.NewTarget(open, app, mode.options(t.TempDir(), memory))
 			must(t, target.Open(t.Context()))
 			must(t, target.Ensure(t.Context(), "t", itemSchema))
@@ -202,24 +203,24 @@ func TestKeyed_CommitLargerThanMemory_MemoryBounded(t *testing.T) {
 			must(t, err)
 			last := int64(-1)
 			for commit, kind := range []freshet.Kind{freshet.Insert, freshet.Delete} {
-				most := heldMost(func() {
-					for first := int64(0); first < keys; first += each {
-						var changes []itemChange
-						for id := first; id < first+each; id++ {
-							row := item{id: id * 7919 % keys, n: ptr(id), text: ptr(fmt.Sprint(id, padding)), at: int64(commit)}
-							changes = append(changes, itemChange{kind, row})
-						}
-						if _, err := target.Write(t.Context(), itemBatch("t", keyedLane, last, changes)); err != nil {
-							t.Error(err)
-						}
-						last += each
+				for first := int64(0); first < keys; first += each {
+					var changes []itemChange
+					for id := first; id < first+each; id++ {
+						row := item{id: id * 7919 % keys, n: ptr(id), text: ptr(fmt.Sprint(id, padding)), at: int64(commit)}
+						changes = append(changes, itemChange{kind, row})
 					}
-					commitAll(t, target)
-				})
-				t.Logf("%s: %d MiB", kind, most>>20)
-				if rows := int64(keys * len(padding)); most > rows { // all at once they take three times as much
-					t.Errorf("%s: held %d bytes at once, want no more than the rows are, %d", kind, most, rows)
+					_, err := target.Write(t.Context(), itemBatch("t", keyedLane, last, changes))
+					must(t, err)
+					looking.Lock()
+					held.look()
+					looking.Unlock()
+					last += each
 				}
+				commitAll(t, target)
+			}
+			t.Logf("%d MiB", held.most>>20)
+			if rows := int64(keys * long); held.most > rows { // all at once they take three times as much
+				t.Errorf("held %d bytes at once, want no more than the rows are, %d", held.most, rows)
 			}
 			must(t, target.Close(context.Background()))
 		})
