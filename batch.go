@@ -180,7 +180,7 @@ type Reject struct {
 }
 
 // RejectRow returns a reject of a row that was decoded, with a copy of the record that it came from, if the batch keeps
-// records. Its Row is that of Places, 0 without. The row stays in the batch.
+// records; else what is known of its change, as headers. Its Row is that of Places, 0 without. The row stays in the batch.
 func (b *Batch) RejectRow(row int, code Code, step, message string) Reject {
 	r := Reject{Seq: b.Seqs[row], Code: code, Message: message, Step: step}
 	if b.Places != nil {
@@ -188,6 +188,13 @@ func (b *Batch) RejectRow(row int, code Code, step, message string) Reject {
 	}
 	if b.Records != nil {
 		r.Record = b.Records[row].Record().Clone()
+		return r
+	}
+	if c, ok := b.change(row); ok {
+		r.Headers, r.TimeKind = c.Headers(), -1
+		if c.Stamp.Committed != 0 {
+			r.Time = time.UnixMicro(c.Stamp.Committed).UTC()
+		}
 	}
 	return r
 }

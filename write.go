@@ -199,6 +199,8 @@ func (w *writer) transform(ctx context.Context, b *Batch) error {
 	w.stepping.Lock()
 	defer w.stepping.Unlock()
 	start := time.Now()
+	came := beforeSteps(b)
+	defer came.tell(b)
 	for _, s := range w.steps {
 		if err := s.Apply(ctx, b); err != nil {
 			return fmt.Errorf("step %s on %s: %w", s.Name(), b.Lane.Position(b.Last), err)

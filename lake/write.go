@@ -241,10 +241,6 @@ func rowReject(b *freshet.Batch, row int, code freshet.Code, why string) freshet
 	if b.Records != nil {
 		return r
 	}
-	one := b.Rows.NewSlice(int64(row), int64(row)+1)
-	defer one.Release()
-	if text, err := one.MarshalJSON(); err == nil && len(text) > 2 {
-		r.Raw = text[1 : len(text)-1] // an array of one row
-	}
+	r.Raw = freshet.RowJSON(b.Rows, row)
 	return r
 }

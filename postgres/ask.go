@@ -42,26 +42,19 @@ func (s *Source) learnKey(ctx context.Context, rel *pgoutput.Rel) (bool, error) 
 	for _, c := range rel.Columns {
 		t.Columns = append(t.Columns, Column{Name: c.Name, Key: c.Key})
 	}
-	for {
-		conn, err := s.ask(ctx)
-		if err == nil {
-			var found []*catalogTable
-			if found, err = readTables(ctx, conn, []string{rel.Schema + "." + rel.Name}); err == nil {
-				var primary []string
-				if len(found) > 0 {
-					primary = found[0].PrimaryKey
-				}
-				if s.unkeyed(t, primary) {
-					return false, nil
-				}
-				s.keyed(t, primary)
-				return true, nil
-			}
-		}
-		if err := s.outage(ctx, "read the key of "+t.String(), err); err != nil {
-			return false, err
-		}
+	of, err := s.lookUp(ctx, t.String())
+	if err != nil {
+		return false, err
 	}
+	var primary []string
+	if of != nil {
+		primary = of.PrimaryKey
+	}
+	if s.unkeyed(t, primary) {
+		return false, nil
+	}
+	s.keyed(t, primary)
+	return true, nil
 }
 
 // ailing gives an error of the server a code.

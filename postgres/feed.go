@@ -75,6 +75,11 @@ type origin struct {
 	at      time.Time // when it came
 }
 
+// stamp is what the log tells of the change.
+func (o *origin) stamp() freshet.Stamp {
+	return freshet.Stamp{Tx: o.tx, Ordinal: o.ordinal, Committed: o.time}
+}
+
 // change takes the rows of one change, less those that belong to rows of the table's history that are still to be returned:
 // what is left of an update then is a delete, or an insert.
 func (f *feed) change(m *pgoutput.Message, o *origin) {
@@ -108,7 +113,7 @@ func (f *feed) row(kind freshet.Kind, row, known pgoutput.Tuple, onlyKey bool, o
 	f.rows.begin()
 	if err := f.decode(row, known, onlyKey); err != nil {
 		f.rows.undo()
-		f.reject(place, err, f.raw(row), o)
+		f.reject(place, kind, err, f.raw(row, known, onlyKey), o)
 		return
 	}
 	f.ended(kind, place, o, side)
@@ -123,7 +128,7 @@ func (f *feed) ended(kind freshet.Kind, place int32, o *origin, side left) {
 	}
 	f.kinds = append(f.kinds, kind)
 	f.seqs = append(f.seqs, int64(o.end))
-	f.stamps = append(f.stamps, freshet.Stamp{Tx: o.tx, Ordinal: o.ordinal, Committed: o.time})
+	f.stamps = append(f.stamps, o.stamp())
 	f.places = append(f.places, place)
 	f.covered = append(f.covered, side.covered)
 	if side.covered > 0 {
@@ -169,9 +174,10 @@ func (f *feed) decode(row, known pgoutput.Tuple, onlyKey bool) error {
 }
 
 // reject sends a row, or a TRUNCATE, to quarantine.
-func (f *feed) reject(place int32, err error, raw []byte, o *origin) {
+func (f *feed) reject(place int32, kind freshet.Kind, err error, raw []byte, o *origin) {
+	change := freshet.Change{Kind: kind, Stamp: o.stamp()}
 	r := freshet.Reject{Seq: int64(o.end), Row: place, Code: freshet.CodeMalformed, Message: err.Error(), Step: "decode",
-		Record: freshet.Record{Raw: raw, Time: time.UnixMicro(o.time).UTC(), TimeKind: -1}}
+		Record: freshet.Record{Raw: raw, Headers: change.Headers(), Time: time.UnixMicro(o.time).UTC(), TimeKind: -1}}
 	var why *freshet.RejectError
 	if errors.As(err, &why) {
 		r.Code = why.Code
@@ -179,11 +185,14 @@ func (f *feed) reject(place int32, err error, raw []byte, o *origin) {
 	f.rejects = append(f.rejects, r)
 }
 
-// raw is a row as JSON: the text of each value that was sent, by its column.
-func (f *feed) raw(row pgoutput.Tuple) []byte {
+// raw is a row as JSON: the text of each value that was sent, or is known of the row before, by its column.
+func (f *feed) raw(row, known pgoutput.Tuple, onlyKey bool) []byte {
 	values := map[string]*string{}
 	for i, v := range row {
-		if i >= len(f.table.Columns) || v.Kind == pgoutput.Unchanged {
+		if v.Kind == pgoutput.Unchanged && i < len(known) {
+			v = known[i]
+		}
+		if i >= len(f.table.Columns) || v.Kind == pgoutput.Unchanged || onlyKey && !f.table.Columns[i].Key {
 			continue
 		}
 		values[f.table.Columns[i].Name] = nil
@@ -205,7 +214,7 @@ func (f *feed) truncated(policy Policy, how string, o *origin) error {
 	case Fail:
 		return f.emptied(how, f.lane.Position(int64(o.end)))
 	case Keep:
-		f.reject(f.next(o), f.stay(how), []byte(f.sourceName()+" was "+how), o)
+		f.reject(f.next(o), freshet.Truncate, f.stay(how), []byte(f.sourceName()+" was "+how), o)
 		return nil
 	}
 	place := f.next(o)
@@ -304,6 +313,9 @@ func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel, heard
 			Unique: slices.Contains(s.Key(f.name), columnName(c.Name))})
 	}
 	if err := s.learnTypes(ctx, t); err != nil {
+		return err
+	}
+	if err := s.learnDimensions(ctx, f, t); err != nil {
 		return err
 	}
 	left, err := s.reshape(ctx, f, t, heard)

@@ -52,10 +52,13 @@ func (h *history) laneOf(f *feed, oid uint32) freshet.Lane {
 	return freshet.Lane{Origin: f.lane.Origin, OriginID: f.lane.OriginID, Name: fmt.Sprint(oid)}
 }
 
+// fillNumber is what the lane of a column has behind the name of that of the history: so it is longer than that of any table.
+func fillNumber(column int) string { return fmt.Sprintf("%06d", column) }
+
 // addFill adds the reading of a column, which is the so manieth that the table ever had; nil: it is there already.
 func (h *history) addFill(f *feed, oid uint32, number int) *load {
 	lane := h.laneOf(f, oid)
-	lane.Name += fmt.Sprintf("%06d", number) // longer than that of any table
+	lane.Name += fillNumber(number)
 	if slices.ContainsFunc(f.fills, func(l *load) bool { return l.lane == lane }) {
 		return nil
 	}
@@ -94,28 +97,16 @@ func (s *Source) fill(ctx context.Context, f *feed, added []string) error {
 // filled is the last of these columns that has values in rows from before it was added, and the table that it is of; 0: there is
 // none. One that is gone again needs none.
 func (s *Source) filled(ctx context.Context, f *feed, columns []string) (oid uint32, number int, err error) {
-	for {
-		conn, err := s.ask(ctx)
-		if err == nil {
-			var found []*catalogTable
-			if found, err = readTables(ctx, conn, []string{f.sourceName()}); err == nil {
-				for _, t := range found {
-					for _, c := range t.Columns {
-						if c.Filled && slices.Contains(columns, columnName(c.Name)) {
-							oid, number = t.OID, max(number, c.Number)
-						}
-					}
-				}
-				return oid, number, nil
-			}
-		}
-		if ctx.Err() != nil {
-			return 0, 0, context.Cause(ctx)
-		}
-		if err := s.outage(ctx, "read the columns of "+f.sourceName(), err); err != nil {
-			return 0, 0, err
+	of, err := s.lookUp(ctx, f.sourceName())
+	if of == nil || err != nil {
+		return 0, 0, err
+	}
+	for _, c := range of.Columns {
+		if c.Filled && slices.Contains(columns, columnName(c.Name)) {
+			oid, number = of.OID, max(number, c.Number)
 		}
 	}
+	return oid, number, nil
 }
 
 // precede returns what comes before the rows of the first window: of a fill, all that the stream has brought; of the history of a
@@ -149,8 +140,9 @@ func (h *history) clear(w *window) (*freshet.Batch, error) {
 		return nil, l.feed.emptied(how, l.feed.lane.Position(l.feed.after))
 	case Keep:
 		why := l.feed.stay(how)
+		change := freshet.Change{Kind: freshet.Truncate, Stamp: freshet.Stamp{Ordinal: first, Committed: w.at}, Behind: behind}
 		b.Rejects = []freshet.Reject{{Seq: b.Last, Code: why.Code, Message: why.Error(), Step: "decode",
-			Record: freshet.Record{Raw: []byte(l.feed.sourceName() + " was " + how), TimeKind: -1}}}
+			Record: freshet.Record{Raw: []byte(l.feed.sourceName() + " was " + how), Headers: change.Headers(), TimeKind: -1}}}
 		return b, nil
 	}
 	r, err := newRows(h.s.types, &l.table.Table, l.schema)

@@ -203,7 +203,7 @@ func (w *window) batch(p *part) *freshet.Batch {
 	b.ReadAt = w.opened
 	n := b.NumRows()
 	b.Seqs, b.Places, b.Stamps = make([]int64, n), make([]int32, n), make([]freshet.Stamp, n)
-	behind, first := w.load.feed.state(n)
+	behind, first := w.load.feed.state(n + len(b.Rejects))
 	b.Behind = behind
 	for i := range n {
 		b.Seqs[i], b.Places[i] = w.seq, w.place+int32(i)
@@ -211,6 +211,13 @@ func (w *window) batch(p *part) *freshet.Batch {
 	}
 	if w.load.fill {
 		b.Kinds = slices.Repeat([]freshet.Kind{freshet.UpdatePostimage}, n) // they tell what is already there
+	}
+	for i := range b.Rejects {
+		change := freshet.Change{Stamp: freshet.Stamp{Ordinal: first + int64(n+i), Committed: w.at}, Behind: behind}
+		if w.load.fill {
+			change.Kind = freshet.UpdatePostimage
+		}
+		b.Rejects[i].Headers = change.Headers()
 	}
 	w.place += int32(n)
 	w.begun, w.bytes = true, w.bytes+p.bytes
