@@ -26,7 +26,11 @@ type Compared struct {
 	columns []string
 	live    *expr.Expr // of rows that no soft delete has marked; nil: all are
 	files   map[string]uint64
+	leftOut []string
 }
+
+// LeftOut are the columns that are not compared.
+func (c *Compared) LeftOut() []string { return c.leftOut }
 
 // ComparedOptions say how a table is read.
 type ComparedOptions struct {
@@ -38,6 +42,9 @@ type ComparedOptions struct {
 	Whole   int64
 	Key     []string // the columns of the key
 	Columns []string // those that are compared
+	// Others are lanes of the table whose progress says which of the columns cannot be compared yet, as LeftOut tells. Default: all can.
+	Others  []freshet.Lane
+	LeftOut func(others freshet.Progress) []string
 }
 
 // ComparedSchema is the schema of the table, for those who read its source.
@@ -77,9 +84,13 @@ func OpenCompared(ctx context.Context, name string, open Opener, o *ComparedOpti
 			return nil, err
 		}
 	}
-	p, err := c.progress(ctx, snap, o.History)
+	p, err := c.progress(ctx, snap, append(o.Others, o.History))
 	if err != nil {
 		return nil, explain(name, err)
+	}
+	if o.LeftOut != nil {
+		c.leftOut = o.LeftOut(p)
+		c.columns = slices.DeleteFunc(c.columns, func(name string) bool { return slices.Contains(c.leftOut, name) })
 	}
 	done, known := p[o.History]
 	switch {
@@ -237,7 +248,7 @@ func (c *Compared) position(ctx context.Context, snap *delta.Snapshot) (int64, e
 	if err := c.form(snap).checkIdentity(c.name, snap, c.lane); err != nil {
 		return 0, err
 	}
-	p, err := c.progress(ctx, snap, c.lane)
+	p, err := c.progress(ctx, snap, []freshet.Lane{c.lane})
 	at, known := p[c.lane]
 	if err == nil && !known {
 		err = &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput, Place: c.name,
@@ -247,10 +258,10 @@ func (c *Compared) position(ctx context.Context, snap *delta.Snapshot) (int64, e
 	return at, err
 }
 
-// progress is what the snapshot holds of the lane, as it says itself or the newest cut; nothing where it does not know it.
-func (c *Compared) progress(ctx context.Context, snap *delta.Snapshot, lane freshet.Lane) (freshet.Progress, error) {
+// progress is what the snapshot holds of the lanes, as it says itself or the newest cut, of those that it knows.
+func (c *Compared) progress(ctx context.Context, snap *delta.Snapshot, lanes []freshet.Lane) (freshet.Progress, error) {
 	f := c.form(snap)
-	p := f.progress(snap, []freshet.Lane{lane})
+	p := f.progress(snap, lanes)
 	if c.cuts == nil || len(p) == 0 {
 		return p, nil
 	}

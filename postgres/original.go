@@ -115,6 +115,16 @@ type Original struct {
 // Table is one of the tables, of which those columns are compared that known, the schema of the table that its rows go to, has. Errors:
 // CodeUnavailable for one without a key.
 func (o *Originals) Table(ctx context.Context, schema, name string, known *arrow.Schema) (*Original, error) {
+	r, err := o.Whole(ctx, schema, name, known, false)
+	if err == nil && len(r.key) == 0 {
+		err = &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput, Place: r.table.String(),
+			Msg: "the table has no key, by which its rows could be told apart", Fix: "give it a primary key"}
+	}
+	return r, err
+}
+
+// Whole is Table also of tables without a key; all says that columns count that are not in known, too.
+func (o *Originals) Whole(ctx context.Context, schema, name string, known *arrow.Schema, all bool) (*Original, error) {
 	at := slices.IndexFunc(o.tables, func(t *catalogTable) bool { return t.Schema == schema && t.Name == name })
 	if at < 0 {
 		return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: schema + "." + name,
@@ -130,13 +140,12 @@ func (o *Originals) Table(ctx context.Context, schema, name string, known *arrow
 			Msg: "the table was dropped, or made again", Fix: "compare it again"}
 	}
 	r := &Original{of: o, table: &t, shape: shapeOf(&found[0].Table)}
-	t.Columns = slices.DeleteFunc(slices.Clone(t.Columns), func(c Column) bool { return indexOf(known, columnName(c.Name)) < 0 })
+	t.Columns = slices.DeleteFunc(slices.Clone(t.Columns), func(c Column) bool { return !all && indexOf(known, columnName(c.Name)) < 0 })
 	if r.schema, err = o.types.fit(&t.Table, known); err != nil {
 		return nil, unfit(&t.Table, err)
 	}
 	if r.key = t.rowKey(); len(r.key) == 0 {
-		return nil, &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput, Place: t.String(),
-			Msg: "the table has no key, by which its rows could be told apart", Fix: "give it a primary key"}
+		return r, nil
 	}
 	if r.order, err = o.types.keyColumns(ctx, o.conn, &t); err != nil {
 		return nil, err
@@ -152,6 +161,51 @@ func (r *Original) History() freshet.Lane {
 	l := r.of.server.lane()
 	l.Name = fmt.Sprint(r.table.OID)
 	return l
+}
+
+// mostColumns is how many columns a table can ever have had.
+const mostColumns = 1600
+
+// Fills are the lanes of columns that were added: of those that the table knows, one is not at WholeHistory while rows are read again for
+// its column.
+func (r *Original) Fills() []freshet.Lane {
+	lanes := make([]freshet.Lane, mostColumns)
+	for i := range lanes {
+		lanes[i] = r.History()
+		lanes[i].Name += fillNumber(i + 1)
+	}
+	return lanes
+}
+
+// Filling are the columns that rows may lack, at this progress of Fills, of what the source has in them. One is read with that of a
+// greater number which was added with it.
+func (r *Original) Filling(p freshet.Progress) (names []string) {
+	at := make([]int64, mostColumns+1)
+	for i, l := range r.Fills() {
+		at[i+1] = -1
+		if seq, known := p[l]; known {
+			at[i+1] = seq
+		}
+	}
+	for _, c := range r.table.Columns {
+		if !c.Filled {
+			continue
+		}
+		lacks, has := at[c.Number] >= 0 && at[c.Number] < wholeHistory, at[c.Number] == wholeHistory
+		for n := c.Number + 1; n < len(at) && !lacks && !has; n++ {
+			lacks, has = at[n] >= 0 && at[n] < wholeHistory, at[n] == wholeHistory
+		}
+		if lacks {
+			names = append(names, columnName(c.Name))
+		}
+	}
+	return names
+}
+
+// LeaveOut has these columns not be compared.
+func (r *Original) LeaveOut(names []string) {
+	r.schema = arrow.NewSchema(slices.DeleteFunc(slices.Clone(r.schema.Fields()),
+		func(f arrow.Field) bool { return slices.Contains(names, f.Name) }), nil)
 }
 
 // Key are the columns of the key, as its Delta table has them.
@@ -283,6 +337,13 @@ const lookKeys = 500
 // Look hands over the rows of the keys as one snapshot shows them, which high is behind. It then has the pipeline bring the table to
 // behind that. See quality.Origin.
 func (r *Original) Look(ctx context.Context, keys [][]string, each func(OriginalRows) error) (high int64, settled bool, err error) {
+	if high, settled, err = r.present(ctx, keys, each); err != nil || r.of.server.version < 140000 {
+		return high, settled, err
+	}
+	return high, settled, emit(ctx, r.of.conn, levelPrefix, r.table.String())
+}
+
+func (r *Original) present(ctx context.Context, keys [][]string, each func(OriginalRows) error) (high int64, settled bool, err error) {
 	if settled, err = settle(ctx, r.of.conn); err != nil {
 		return 0, false, err
 	}
@@ -290,10 +351,8 @@ func (r *Original) Look(ctx context.Context, keys [][]string, each func(Original
 	for part := range slices.Chunk(keys, lookKeys) {
 		where = append(where, r.keysAre(part))
 	}
-	if high, err = r.at(ctx, where, each); err != nil || r.of.server.version < 140000 {
-		return high, settled, err
-	}
-	return high, settled, emit(ctx, r.of.conn, levelPrefix, r.table.String())
+	high, err = r.at(ctx, where, each)
+	return high, settled, err
 }
 
 // Find hands over the row of one key, if there is one, and returns a place of the log behind what it shows.

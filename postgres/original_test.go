@@ -76,10 +76,13 @@ func (m *mirror) compare(ctx context.Context, table string, o *quality.Options, 
 		return nil, err
 	}
 	compared, err := lake.OpenCompared(ctx, "public_"+table, m.open, &lake.ComparedOptions{App: "test.app", Lane: originals.Lane(),
-		History: original.History(), Whole: WholeHistory, Key: original.Key(), Columns: original.Columns()})
+		History: original.History(), Whole: WholeHistory, Key: original.Key(), Columns: original.Columns(),
+		Others: original.Fills(), LeftOut: original.Filling})
 	if err != nil {
 		return nil, err
 	}
+	original.LeaveOut(compared.LeftOut())
+	m.filling = compared.LeftOut()
 	how := *o
 	if mend {
 		how.Mend = func(ctx context.Context, wrong []quality.Difference) error {

@@ -30,6 +30,7 @@ type mirror struct {
 	options Options
 	left    atomic.Int64 // calls of the stores until all fail; below 0: none does
 	log     bool         // each table has a change log beside it
+	filling []string     // the columns that the last comparison left out
 	torn    bool         // changes were missed: those that came need not find the rows that they are of
 
 	park func() *lake.ParkOptions // of each target; nil: nothing is parked

@@ -19,6 +19,8 @@ type Verified struct {
 	Table  string
 	Source string // schema.table
 	At     string // the position that the table was at
+	// Filling are columns that were not compared: rows are still being read again for them, since they were added.
+	Filling []string
 	*quality.Result
 }
 
@@ -126,10 +128,12 @@ func (p *Pipeline) verify(ctx context.Context, originals *postgres.Originals, of
 		return nil, err
 	}
 	compared, err := lake.OpenCompared(ctx, table, open, &lake.ComparedOptions{App: p.App, Lane: originals.Lane(), Cuts: p.CutsTable(),
-		History: original.History(), Whole: postgres.WholeHistory, Key: original.Key(), Columns: original.Columns()})
+		History: original.History(), Whole: postgres.WholeHistory, Key: original.Key(), Columns: original.Columns(),
+		Others: original.Fills(), LeftOut: original.Filling})
 	if err != nil {
 		return nil, err
 	}
+	original.LeaveOut(compared.LeftOut())
 	how := o.Options
 	if o.Repair {
 		how.Mend = func(ctx context.Context, wrong []quality.Difference) error {
@@ -149,7 +153,8 @@ func (p *Pipeline) verify(ctx context.Context, originals *postgres.Originals, of
 	if err != nil {
 		return nil, err
 	}
-	return &Verified{Table: table, Source: of[0] + "." + of[1], At: originals.Lane().Position(result.View.Position), Result: result}, nil
+	return &Verified{Table: table, Source: of[0] + "." + of[1], At: originals.Lane().Position(result.View.Position),
+		Filling: compared.LeftOut(), Result: result}, nil
 }
 
 // mendKeys are the keys of differences as the source takes them, and those of which the table has several rows.

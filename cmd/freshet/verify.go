@@ -136,6 +136,9 @@ func (c *cli) printVerified(v *spec.Verified) {
 	if v.Undecided > 0 {
 		fmt.Fprintf(c.out, "    %s changed all the time: nothing can be said of them\n", plural(v.Undecided, "key"))
 	}
+	if len(v.Filling) > 0 {
+		fmt.Fprintf(c.out, "    not compared, since rows are still read again for them: %s\n", strings.Join(v.Filling, ", "))
+	}
 	if v.Rejected > 0 {
 		fmt.Fprintf(c.out, "    %s are in quarantine\n", plural(v.Rejected, "row"))
 	}
@@ -171,5 +174,5 @@ func verifiedRecord(v *spec.Verified) record {
 		{name: "position", value: v.At}, {name: "version", value: v.View.Version}, {name: "counts", value: counts},
 		{name: "differences", value: differences}, {name: "more", value: v.More}, {name: "mended", value: v.Mended}, {name: "rows", value: v.SourceRows},
 		{name: "table_rows", value: v.TableRows}, {name: "bytes", value: v.SourceBytes}, {name: "seconds", value: v.Took.Seconds()},
-		{name: "rechecked", value: v.Rechecked}, {name: "undecided", value: v.Undecided}, {name: "rejected", value: v.Rejected}}
+		{name: "rechecked", value: v.Rechecked}, {name: "undecided", value: v.Undecided}, {name: "rejected", value: v.Rejected}, {name: "filling", value: v.Filling}}
 }
