@@ -226,6 +226,6 @@ func (a *Target) fillRows(c *causes) {
 // entryCauses are the changes of a batch whose seqs are indices into entries.
 func entryCauses(b *freshet.Batch, entries []*Entry) *causes {
 	c := newCauses(b)
-	c.place = func(row int) (freshet.Lane, int64) { e := entries[b.Seqs[row]]; return e.Lane, e.Seq }
+	c.place = func(row int) (freshet.Lane, int64) { return entries[b.Seqs[row]].stands() }
 	return c
 }

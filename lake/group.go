@@ -310,6 +310,11 @@ func (g *Group) Replay(ctx context.Context, table string, filter *Filter, retake
 	return g.parts[0].Target.Replay(ctx, table, filter, retake)
 }
 
+// ReplayPresent is Target.ReplayPresent, likewise.
+func (g *Group) ReplayPresent(ctx context.Context, table string, filter *Filter, retake Retake, present Present) (*Replayed, error) {
+	return g.parts[0].Target.ReplayPresent(ctx, table, filter, retake, present)
+}
+
 // holds is up to where the part held the lane that covers rows of the batch.
 func (g *Group) holds(part int, table string, b *freshet.Batch) int64 {
 	g.mu.Lock()

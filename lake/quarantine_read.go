@@ -40,6 +40,16 @@ func (e *Entry) ID() string {
 	return id
 }
 
+// stands is where the entry stands among the changes of its origin.
+func (e *Entry) stands() (freshet.Lane, int64) {
+	if c, ok := freshet.ChangeOf(e.Headers); ok && c.Behind != nil {
+		l := e.Lane
+		l.Name = c.Behind.Lane.Name
+		return l, c.Behind.Seq
+	}
+	return e.Lane, e.Seq
+}
+
 // Filter chooses entries. The zero value of each field chooses all.
 type Filter struct {
 	IDs    []string // as Entry.ID gives them
@@ -51,6 +61,8 @@ type Filter struct {
 	Since  time.Time // quarantined at or after
 	Closed bool      // also those that are not open any more
 	Limit  int64     // how many at most
+
+	Choose func(*Entry) bool // what they must be besides; nil: anything
 }
 
 // Quarantine is a quarantine table, for people to look into. It is safe for concurrent use.
@@ -87,9 +99,12 @@ func (q *Quarantine) Entries(ctx context.Context, filter *Filter) iter.Seq2[*Ent
 
 // Get returns the entry of this id, closed or not. Errors: *freshet.Error with CodeBadValue when there is
 // none.
-func (q *Quarantine) Get(ctx context.Context, id string) (*Entry, error) {
+func (q *Quarantine) Get(ctx context.Context, id string) (*Entry, error) { return q.GetOf(ctx, "", id) }
+
+// GetOf is Get among the entries of one table; "": of all. A transaction of a database may have entries of one id in several.
+func (q *Quarantine) GetOf(ctx context.Context, table, id string) (*Entry, error) {
 	var found *Entry
-	for e, err := range q.Entries(ctx, &Filter{IDs: []string{id}, Closed: true}) {
+	for e, err := range q.Entries(ctx, &Filter{IDs: []string{id}, Table: table, Closed: true}) {
 		if err != nil {
 			return nil, err
 		}
@@ -157,7 +172,7 @@ func scanEntries(ctx context.Context, snap *delta.Snapshot, f *Filter, yield fun
 			return err
 		}
 		more := eachEntry(rec, func(e *Entry) bool {
-			if wanted != nil && !wanted[e.ID()] {
+			if wanted != nil && !wanted[e.ID()] || f.Choose != nil && !f.Choose(e) {
 				return true
 			}
 			at := e.place()

@@ -101,12 +101,25 @@ func (s *settlement) commit(ctx context.Context, st store.Store, set txns) error
 // rejects, are indices into entries; an entry that has neither was dropped by a step.
 type Retake func(ctx context.Context, entries []*Entry) (*freshet.Batch, error)
 
+// Present finds out, of what came of entries, which the source has still, where nothing in the table tells: it is asked about each version
+// of the table anew, and what it returns is what the table gets, with all that is rejected. An entry of which nothing is left there, but
+// something was in the batch, is one that newer changes of the source have passed. The table lands it only as long as nothing
+// more of the source comes to it.
+type Present func(ctx context.Context, entries []*Entry, b *freshet.Batch) (*freshet.Batch, error)
+
 // Replayed tells what a replay did.
 type Replayed struct {
 	Entries int      // that are taken now
+	Passed  int      // of these, that the table got nothing of, since newer changes have passed them
 	Rows    int64    // that the table got
 	Still   []*Entry // that cannot be taken still, with the new reason and without payload, key and headers; they stay open
 	Version int64    // of the table; -1 when nothing was taken
+}
+
+// Add adds what another replay did.
+func (r *Replayed) Add(o *Replayed) {
+	r.Entries, r.Passed, r.Rows = r.Entries+o.Entries, r.Passed+o.Passed, r.Rows+o.Rows
+	r.Still, r.Version = append(r.Still, o.Still...), max(r.Version, o.Version)
 }
 
 // One commit of a replay takes so many entries, or as many as have so many bytes, whichever comes first.
@@ -120,6 +133,11 @@ const (
 // target, the tables beside the table get what they lack of it, too. The target must not be part of a running pipeline;
 // pipelines of other processes may go on.
 func (a *Target) Replay(ctx context.Context, table string, filter *Filter, retake Retake) (*Replayed, error) {
+	return a.ReplayPresent(ctx, table, filter, retake, nil)
+}
+
+// ReplayPresent is Replay into a keyed table whose changes nothing but their place in the source orders.
+func (a *Target) ReplayPresent(ctx context.Context, table string, filter *Filter, retake Retake, present Present) (*Replayed, error) {
 	t, err := a.table(table)
 	if err != nil {
 		return nil, err
@@ -127,7 +145,7 @@ func (a *Target) Replay(ctx context.Context, table string, filter *Filter, retak
 	total := &Replayed{Version: -1}
 	tried := map[entryPlace]bool{}
 	for races := 0; ; {
-		done, more, err := t.replay(ctx, filter, tried, retake)
+		done, more, err := t.replay(ctx, filter, tried, retake, present)
 		total.Still = append(total.Still, done.Still...)
 		if errors.Is(err, errTornEntry) {
 			continue
@@ -141,6 +159,7 @@ func (a *Target) Replay(ctx context.Context, table string, filter *Filter, retak
 		}
 		total.Entries += done.Entries
 		total.Rows += done.Rows
+		total.Passed += done.Passed
 		total.Version = max(total.Version, done.Version)
 		if !more {
 			return total, nil
@@ -149,7 +168,7 @@ func (a *Target) Replay(ctx context.Context, table string, filter *Filter, retak
 }
 
 // replay makes one commit. It reports whether there may be more to take.
-func (t *table) replay(ctx context.Context, filter *Filter, tried map[entryPlace]bool, retake Retake) (
+func (t *table) replay(ctx context.Context, filter *Filter, tried map[entryPlace]bool, retake Retake, present Present) (
 	*Replayed, bool, error) {
 	main, snap, err := t.recover(ctx)
 	done := &Replayed{Version: -1}
@@ -174,7 +193,7 @@ func (t *table) replay(ctx context.Context, filter *Filter, tried map[entryPlace
 		return done, false, err
 	}
 	if t.a.opts.Mode.keyed() {
-		err := t.replayKeyed(ctx, main, snap, entries, b, done)
+		err := t.replayKeyed(ctx, main, snap, entries, b, present, done)
 		done.note(tried)
 		return done, more, err
 	}
@@ -186,7 +205,7 @@ func (t *table) replay(ctx context.Context, filter *Filter, tried map[entryPlace
 	if len(taken) == 0 {
 		return done, more, nil
 	}
-	return done, more, t.take(ctx, main, snap, taken, done)
+	return done, more, t.take(ctx, main, snap, taken, done, txns{})
 }
 
 // past leaves, of entries, those that all tables of the group are past. The others are tried.
@@ -265,7 +284,7 @@ func (t *table) divide(entries []*Entry, b *freshet.Batch, done *Replayed) (take
 }
 
 // take commits the rows that are written, and the entries that they come from as replayed.
-func (t *table) take(ctx context.Context, main, snap *delta.Snapshot, taken []*Entry, done *Replayed) error {
+func (t *table) take(ctx context.Context, main, snap *delta.Snapshot, taken []*Entry, done *Replayed, set txns) error {
 	intent := t.settlement(main, snap)
 	defer intent.release()
 	intent.rows.replay = intent.number
@@ -280,7 +299,7 @@ func (t *table) take(ctx context.Context, main, snap *delta.Snapshot, taken []*E
 	if err != nil {
 		return err
 	}
-	landed, err := c.replay(ctx, main, intent.number)
+	landed, err := c.replay(ctx, main, intent.number, set)
 	if err != nil {
 		return err
 	}
@@ -290,8 +309,8 @@ func (t *table) take(ctx context.Context, main, snap *delta.Snapshot, taken []*E
 }
 
 // replay commits the rows under the replay's number.
-func (c *commit) replay(ctx context.Context, main *delta.Snapshot, number int64) (int64, error) {
-	set := txns{c.t.a.form().replayTxn(): number}
+func (c *commit) replay(ctx context.Context, main *delta.Snapshot, number int64, set txns) (int64, error) {
+	set[c.t.a.form().replayTxn()] = number
 	if c.keyed != nil {
 		done, err := c.apply(ctx, main, set)
 		if err != nil {

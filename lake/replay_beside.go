@@ -97,7 +97,7 @@ func (t *table) logReplayed(ctx context.Context, snap *delta.Snapshot, entries [
 		return err
 	}
 	last, _ := snap.Txn(t.a.form().replayTxn())
-	_, err = c.replay(ctx, snap, last+1)
+	_, err = c.replay(ctx, snap, last+1, txns{})
 	return err
 }
 

@@ -3,7 +3,9 @@ package lake
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -17,8 +19,18 @@ const replayIndex = "#replay"
 
 // replayKeyed makes one commit of a replay into a keyed table: what the entries say goes through the same decisions as in
 // the stream, as rows that wait do. Entries of which nothing came are taken too.
-func (t *table) replayKeyed(ctx context.Context, main, snap *delta.Snapshot, entries []*Entry, b *freshet.Batch,
+func (t *table) replayKeyed(ctx context.Context, main, snap *delta.Snapshot, entries []*Entry, b *freshet.Batch, present Present,
 	done *Replayed) error {
+	set := txns{}
+	if present != nil {
+		now, err := present(ctx, entries, b)
+		if err != nil {
+			return err
+		}
+		defer now.Release()
+		defer func(came map[int64]bool) { done.passed(entries, came, now) }(seqsOf(b))
+		b, set = now, t.a.form().standing(main)
+	}
 	c, err := t.replayCommit(ctx, main, entries, b, done)
 	if err != nil {
 		return err
@@ -32,10 +44,10 @@ func (t *table) replayKeyed(ctx context.Context, main, snap *delta.Snapshot, ent
 		if len(gone) == 0 {
 			return nil
 		}
-		return t.take(ctx, main, snap, gone, done)
+		return t.take(ctx, main, snap, gone, done, set)
 	}
 	for rebuilt := false; ; rebuilt = true {
-		landed, err := c.apply(ctx, main, txns{})
+		landed, err := c.apply(ctx, main, maps.Clone(set))
 		if staleIndex(err) && !rebuilt {
 			if err := t.index.rebuild(ctx, main); err != nil {
 				return err
@@ -91,6 +103,43 @@ func (t *table) replayCommit(ctx context.Context, main *delta.Snapshot, entries 
 		}
 	}
 	return c, nil
+}
+
+// seqsOf are the seqs of the batch's rows.
+func seqsOf(b *freshet.Batch) map[int64]bool {
+	out := map[int64]bool{}
+	for _, seq := range b.Seqs {
+		out[seq] = true
+	}
+	return out
+}
+
+// passed counts the entries that came and of which nothing is left now, and that are taken.
+func (r *Replayed) passed(entries []*Entry, came map[int64]bool, now *freshet.Batch) {
+	if r.Entries == 0 {
+		return
+	}
+	still := map[entryPlace]bool{}
+	for _, e := range r.Still {
+		still[e.place()] = true
+	}
+	left := seqsOf(now)
+	for seq := range came {
+		if !left[seq] && !still[entries[seq].place()] {
+			r.Passed++
+		}
+	}
+}
+
+// standing is all progress that the snapshot has of the app, to be found again.
+func (f form) standing(snap *delta.Snapshot) txns {
+	set := txns{}
+	for id, txn := range snap.Txns() {
+		if strings.HasPrefix(id, f.app+"-") {
+			set[id] = txn.Version
+		}
+	}
+	return set
 }
 
 func indexOf(entries []*Entry, e *Entry) int64 {

@@ -1,6 +1,7 @@
 package quality
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -87,6 +88,19 @@ func (r *reader) choose(keys arrow.RecordBatch, covers func(key []string) bool) 
 		chosen[row] = !whole || covers(key)
 	}
 	return chosen, nil
+}
+
+// KeyText is a value of a key as PostgreSQL writes it. Errors: a type that keys cannot have.
+func KeyText(column arrow.Array, row int) (string, error) { return text(column, row) }
+
+// Same reports whether two values are the same, of arrays of one type. Errors: a type whose values cannot be compared.
+func Same(a arrow.Array, i int, b arrow.Array, j int) (bool, error) {
+	x, err := appendValue(nil, a, i)
+	if err != nil {
+		return false, err
+	}
+	y, err := appendValue(nil, b, j)
+	return bytes.Equal(x, y), err
 }
 
 // joinKey is a key as one text, for which splitKey gives it back.

@@ -238,6 +238,7 @@ func (b *Builder) target(ctx context.Context, p *Pipeline, obs freshet.Observer,
 type replayer interface {
 	freshet.Target
 	Replay(ctx context.Context, table string, f *lake.Filter, again lake.Retake) (*lake.Replayed, error)
+	ReplayPresent(ctx context.Context, table string, f *lake.Filter, again lake.Retake, present lake.Present) (*lake.Replayed, error)
 }
 
 // tables are the pipeline's tables, with their change logs where it has them.

@@ -135,6 +135,19 @@ func (p *Pipeline) changeLogOf(table string) string {
 	return p.fill(p.Target.Delta.ChangeLog.Value, p.topicOf(table))
 }
 
+// Writes reports whether a table is one that the pipeline writes, as far as its file tells, and whether that is one of many.
+func (p *Pipeline) Writes(table string) (is, many bool) {
+	before, after, many := strings.Cut(p.TargetTable(), p.hole())
+	if !many {
+		return table == p.TargetTable(), false
+	}
+	filled, ok := strings.CutPrefix(table, before)
+	if ok {
+		filled, ok = strings.CutSuffix(filled, after)
+	}
+	return ok && filled != "" && (p.Source.Postgres == nil || p.mayRead(filled)), true
+}
+
 // topicOf is what stands for {topic} in the name of a target table; "" when nothing does.
 func (p *Pipeline) topicOf(table string) string {
 	if before, after, ok := strings.Cut(p.TargetTable(), p.hole()); ok {

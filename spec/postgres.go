@@ -34,6 +34,9 @@ type Postgres struct {
 	at places
 }
 
+// TableNames are the tables to read, as the file names them; none: all of the publication.
+func (s *Postgres) TableNames() []string { return texts(s.Tables) }
+
 func (s *Postgres) shape() shape {
 	return object{places: &s.at, keys: []key{
 		{name: "url", doc: "The database: postgres://USER@HOST:PORT/DATABASE, or KEY=VALUE as libpq has them.",
@@ -300,15 +303,6 @@ func (b *Builder) postgresSource(p *Pipeline, obs freshet.Observer) (*postgres.S
 		return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: p.File, Msg: err.Error()}
 	}
 	return src, nil
-}
-
-// onlyKafka refuses what is there for topics alone.
-func (p *Pipeline) onlyKafka(what string) error {
-	if p.Source.Kafka != nil {
-		return nil
-	}
-	return &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput, Place: p.File,
-		Msg: what + ": this version does it for Kafka topics alone, and the pipeline reads PostgreSQL"}
 }
 
 // kafka is what the pipeline says of Kafka; all is empty where it reads something else.

@@ -20,12 +20,18 @@ import (
 // QuarantineTable is the quarantine table of one of the pipeline's tables, as Project.OpenTable takes it.
 func (p *Pipeline) QuarantineTable(table string) string { return p.quarantineOf(table) }
 
+// SharedQuarantine is the quarantine of all of the pipeline's tables; shared is false where each has its own.
+func (p *Pipeline) SharedQuarantine() (name string, shared bool) {
+	of := func(one string) string { return p.QuarantineTable(p.fill(p.TargetTable(), one)) }
+	return of("x"), of("x") == of("y")
+}
+
 // Replay takes records of one table out of quarantine, decodes them as the pipeline does now, runs its steps and applies
 // what comes of them, each exactly once, to the table and to its change log. The pipeline may run meanwhile.
 func (b *Builder) Replay(ctx context.Context, p *Pipeline, table string,
 	filter *lake.Filter) (*lake.Replayed, error) {
-	if err := p.onlyKafka("replaying out of quarantine"); err != nil {
-		return nil, err
+	if p.Source.Postgres != nil {
+		return b.replayPostgres(ctx, p, table, filter)
 	}
 	f, err := p.format()
 	if err != nil {

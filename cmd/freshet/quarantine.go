@@ -110,10 +110,8 @@ func (c *cli) findQuarantine(name string) (p *spec.Project, table, quarantine st
 		return p, table, table, false, nil
 	}
 	for _, pipeline := range c.projectPipelines() {
-		target := pipeline.TargetTable()
-		before, after, template := strings.Cut(target, "{topic}")
-		if target == table || template && strings.HasPrefix(table, before) && strings.HasSuffix(table, after) {
-			return p, table, pipeline.QuarantineTable(table), template, nil
+		if is, many := pipeline.Writes(table); is {
+			return p, table, pipeline.QuarantineTable(table), many, nil
 		}
 	}
 	if ns, last, ok := strings.Cut(table, "."); ok && !strings.ContainsAny(table, `/\:`) {
@@ -296,11 +294,12 @@ the list has them.`,
   freshet quarantine show bronze.orders 'orders[3]@1042' --raw | jq .`,
 		Args: args(2, 2, "TABLE or FILE, and one ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := c.openQuarantine(cmd.Context(), args[0], &lake.Filter{})
+			var of lake.Filter
+			q, err := c.openQuarantine(cmd.Context(), args[0], &of)
 			if err != nil {
 				return err
 			}
-			e, err := q.Get(cmd.Context(), args[1])
+			e, err := q.GetOf(cmd.Context(), of.Table, args[1])
 			if err != nil {
 				return err
 			}

@@ -23,6 +23,8 @@ func (c *cli) quarantineReplay() *cobra.Command {
 		Long: `Decode records in quarantine again, as the pipeline does now, run its steps, and append the rows to the table, each
 record exactly once. The pipeline is that of FILE; for a table of ingest give its arguments and flags instead: the
 broker is not asked. The pipeline may run meanwhile.
+A database is asked which of its rows are still as quarantine has them: a mirror gets these, and what newer changes
+have passed is left as it is. A change log gets each change.
 
 All that are open are tried, or those of the IDs, a code or a time. What cannot be taken still stays in quarantine, and
 makes exit code 4.`,
@@ -57,7 +59,7 @@ makes exit code 4.`,
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&table, "table", "", "only this table of a pipeline with {topic}")
+	cmd.Flags().StringVar(&table, "table", "", "only this table of a pipeline that has several")
 	set.add(cmd.Flags())
 	return cmd
 }
@@ -85,10 +87,16 @@ func (c *cli) replay(ctx context.Context, p *spec.Pipeline, only string, filter 
 		still += len(done.Still)
 		line := fmt.Sprintf("✓ %s: %s taken, %s", shownPath(table), plural(done.Entries, "record"),
 			plural(done.Rows, "row"))
+		if done.Passed > 0 {
+			line += fmt.Sprintf("; of %s there were newer changes", plural(done.Passed, "record"))
+		}
 		if done.Version >= 0 {
 			line += fmt.Sprintf("; version %d", done.Version)
 		}
 		c.say("%s", line)
+	}
+	if len(tables) == 0 {
+		c.say("✓ nothing in quarantine is open")
 	}
 	if still > 0 {
 		c.say("⚠ %s cannot be taken still", plural(still, "record"))
@@ -128,13 +136,12 @@ func replayTables(ctx context.Context, p *spec.Pipeline, only string) ([]string,
 	if only != "" {
 		return []string{only}, nil
 	}
-	if !strings.Contains(target, "{topic}") {
+	if is, many := p.Writes(target); is && !many {
 		return []string{target}, nil
 	}
-	name := p.QuarantineTable(target)
-	if strings.Contains(name, "{topic}") || name != p.QuarantineTable(strings.ReplaceAll(target, "{topic}",
-		"x")) {
-		return nil, usageError("quarantine replay: the pipeline writes a table and a quarantine for each topic",
+	name, shared := p.SharedQuarantine()
+	if !shared {
+		return nil, usageError("quarantine replay: the pipeline writes several tables, and a quarantine for each",
 			"name one with --table")
 	}
 	st, err := p.Project.OpenTable(ctx, name)
