@@ -16,8 +16,9 @@ import (
 
 // notice is what became of the tables that are read, as the publication says: the log tells of a table only with its first change.
 type notice struct {
-	come []*catalogTable // published now
-	gone []string        // published no longer, or were not for a while, although they are there: "public.orders"
+	come     []*catalogTable // published now
+	gone     []string        // published no longer, or were not for a while, although they are there: "public.orders"
+	attached []string        // were tables of their own, and are partitions now, of one that is published as a whole
 }
 
 // member is a table of the database, and whether the publication has it.
@@ -26,6 +27,7 @@ type member struct {
 	oid       string
 	published bool
 	since     string // what the publication has it by; "": not known
+	partition bool   // of another table
 }
 
 // memberSince is what a publication has a table by: the object that was made when it was added, itself or its schema, or the
@@ -46,11 +48,11 @@ func sinceOf(version int) string {
 
 // readMembers returns the tables that the patterns select and that a publication may have, by their names.
 func readMembers(ctx context.Context, conn *pgconn.PgConn, o *Options) (map[string]member, error) {
-	found, err := query(ctx, conn, `select n.nspname, c.relname, c.oid, p.tablename is not null, `+sinceOf(serverVersion(conn))+`
+	found, err := query(ctx, conn, `select n.nspname, c.relname, c.oid, p.tablename is not null, `+sinceOf(serverVersion(conn))+`, c.relispartition
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   left join pg_catalog.pg_publication b on b.pubname = $1
   left join pg_catalog.pg_publication_tables p on p.pubname = $1 and p.schemaname = n.nspname and p.tablename = c.relname
-where c.relkind in ('r', 'p') and (p.tablename is not null or not c.relispartition and c.relpersistence = 'p'
+where c.relkind in ('r', 'p') and (p.tablename is not null or c.relpersistence = 'p'
   and n.nspname not like 'pg\_%' and n.nspname <> 'information_schema')`, o.Publication)
 	if err != nil {
 		return nil, fmt.Errorf("read the tables of publication %s: %w", o.Publication, err)
@@ -58,7 +60,7 @@ where c.relkind in ('r', 'p') and (p.tablename is not null or not c.relispartiti
 	all := map[string]member{}
 	for _, r := range found {
 		if schema, name := string(r[0]), string(r[1]); selected(o.Tables, schema, name) {
-			all[schema+"."+name] = member{schema, string(r[2]), string(r[3]) == "t", string(r[4])}
+			all[schema+"."+name] = member{schema, string(r[2]), string(r[3]) == "t", string(r[4]), string(r[5]) == "t"}
 		}
 	}
 	return all, nil
@@ -79,7 +81,12 @@ func (w *watch) look(ctx context.Context) (n notice, ok bool, err error) {
 	var fresh []string
 	for name, m := range now {
 		was, known := before[name]
+		known = known && (!was.partition || m.partition) // one that was detached is new
 		switch {
+		case m.partition && !m.published:
+			if known && was.oid == m.oid && was.published {
+				n.attached = append(n.attached, name)
+			}
 		case known && was.oid == m.oid && was.published && (!m.published || was.since != "" && m.since != was.since):
 			n.gone = append(n.gone, name)
 		case m.published && !(known && was.published), !known || was.oid != m.oid:
@@ -87,13 +94,14 @@ func (w *watch) look(ctx context.Context) (n notice, ok bool, err error) {
 		}
 	}
 	slices.Sort(n.gone)
+	slices.Sort(n.attached)
 	if len(fresh) > 0 {
 		if n.come, err = w.take(ctx, fresh); err != nil {
 			w.members = before // it is tried again
 			return n, false, err
 		}
 	}
-	return n, len(n.come)+len(n.gone) > 0, nil
+	return n, len(n.come)+len(n.gone)+len(n.attached) > 0, nil
 }
 
 // take returns those of the tables that are published, or can be.
@@ -115,7 +123,7 @@ func (w *watch) take(ctx context.Context, names []string) ([]*catalogTable, erro
 		if _, in := p.Tables[t.String()]; in && t.keyless(w.o) == "" {
 			p.restrict(t)
 			come = append(come, t)
-			w.members[t.String()] = member{t.Schema, fmt.Sprint(t.OID), true, ""}
+			w.members[t.String()] = member{schema: t.Schema, oid: fmt.Sprint(t.OID), published: true}
 		}
 	}
 	return come, nil
@@ -162,6 +170,13 @@ func (s *Source) noticed(ctx context.Context, n *notice) error {
 			return leftPublication(s.o.Publication, name)
 		}
 	}
+	for _, name := range n.attached {
+		if f := s.feeds[name]; f != nil {
+			if err := s.attached(ctx, f.name, name, f.whose); err != nil {
+				return err
+			}
+		}
+	}
 	for _, t := range n.come {
 		if f := s.feeds[t.String()]; f != nil {
 			if f.whose == t.OID {
@@ -181,6 +196,22 @@ func (s *Source) noticed(ctx context.Context, n *notice) error {
 	s.notice = nil
 	return nil
 }
+
+// attached takes that a table became a partition of one that is published as a whole: its rows are that one's from then on. So what it became
+// downstream stays as it is; should it be a table of its own again, the publication has not had it all the time.
+func (s *Source) attached(ctx context.Context, table, source string, oid uint32) error {
+	s.o.Log.Warn("the table became a partition: its rows are those of the table that it is of from now on, and what was made of it stays as it is. "+
+		"The rows that it had come with `freshet pipeline resync` of that", "table", source)
+	mark := memberMark(oid)
+	if err := s.down.Unmark(ctx, table, mark, mark); err != nil {
+		return err
+	}
+	_, err := s.down.Bookmark(ctx, table, mark, []byte("a partition"))
+	return err
+}
+
+// memberMark is the bookmark of what the publication has a table by.
+func memberMark(oid uint32) string { return "member/" + strconv.FormatUint(uint64(oid), 10) }
 
 // join begins to read a table that the catalog tells of.
 func (s *Source) join(ctx context.Context, t *catalogTable, start pgoutput.LSN, late bool) error {
@@ -212,7 +243,7 @@ func (s *Source) stayed(ctx context.Context, f *feed, oid uint32) error {
 	if err != nil || since == "" {
 		return err
 	}
-	mark := "member/" + id
+	mark := memberMark(oid)
 	kept, err := s.down.Bookmark(ctx, f.name, mark, []byte(since))
 	if err != nil || string(kept) == since {
 		return err
@@ -272,6 +303,14 @@ func (s *Source) rejoin(ctx context.Context, conn *pgconn.PgConn, p *publication
 			return err
 		}
 		_, read := held[log]
+		if t.Partition {
+			if read {
+				if err := s.attached(ctx, s.o.Table(t.Schema, t.Name), t.String(), t.OID); err != nil {
+					return err
+				}
+			}
+			continue
+		}
 		if _, same := held[rows]; read && (same || s.o.History.Skip) {
 			return leftPublication(p.Name, t.String())
 		}

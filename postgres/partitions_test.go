@@ -3,10 +3,13 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/lake"
 )
 
@@ -90,4 +93,46 @@ func onlyRows(t *testing.T, address, table string, columns ...string) []string {
 	conn := connect(t, address)
 	do(t, conn, "create or replace view public.bare_"+table+" as select * from only public."+table)
 	return truth(t, conn, "bare_"+table, columns...)
+}
+
+// A table of its own that becomes a partition of one that is read as a whole stays as it is downstream, and its rows are the other's from then on,
+// whether the pipeline runs meanwhile or not. When it is a table again, what happened to it in between is a gap.
+func TestPartitions_TableIsAttached_PipelineGoesOn(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, `create table public.whole_one (id int primary key, v text) partition by range (id);
+create table public.first_part partition of public.whole_one for values from (0) to (100); insert into public.whole_one values (1, 'a');
+create table public.second_part (id int primary key, v text); insert into public.second_part values (101, 'own');
+create table public.third_part (id int primary key, v text); insert into public.third_part values (201, 'own')`)
+		m := newMirror(t, address)
+		m.options.Tables, m.options.Keyed = []string{"public.*"}, true
+		m.catchUp(t)
+		var log lines
+		m.options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		m.options.WatchEvery = 10 * time.Millisecond
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- m.pipeline(m.source(t, false), lake.Mirror).Run(ctx) }()
+		do(t, conn, "alter table public.whole_one attach partition public.second_part for values from (100) to (200); insert into public.whole_one values (102, 'b')")
+		for !strings.Contains(log.String(), "became a partition") || !slices.Contains(m.rows(t, "public_whole_one", "id"), "|102") {
+			select {
+			case err := <-done:
+				t.Fatalf("ended with %v, wanted it to go on", err)
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		do(t, conn, "alter table public.whole_one attach partition public.third_part for values from (200) to (300); insert into public.whole_one values (202, 'c'); update public.whole_one set v = 'moved' where id in (1, 102)")
+		m.catchUp(t)
+		m.catchUp(t)
+		sameRows(t, "the whole", m.rows(t, "public_whole_one", "id", "v"), []string{"|102|moved", "|1|moved", "|202|c"})
+		sameRows(t, "the second", m.rows(t, "public_second_part", "id", "v"), []string{"|101|own"})
+		sameRows(t, "the third", m.rows(t, "public_third_part", "id", "v"), []string{"|201|own"})
+		do(t, conn, "alter table public.whole_one detach partition public.third_part")
+		m.fails(t, freshet.CodeGap, "public.third_part")
+	})
 }
