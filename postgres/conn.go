@@ -59,7 +59,7 @@ func dial(ctx context.Context, address string, replication bool) (*pgconn.PgConn
 	switch {
 	case errors.As(err, &said) && said.Code == "42501" && replication:
 		return nil, &freshet.Error{Code: freshet.CodeSourceRefused, Class: freshet.ClassEnvironment, Place: place(config),
-			Msg: "the role " + config.User + " has no right to replicate", Err: err,
+			Msg: "the role " + config.User + " has no right to replicate", Err: plain(err),
 			Fix: "ALTER ROLE " + quoteName(config.User) + " REPLICATION;"}
 	case err != nil:
 		return nil, refused(place(config), err)
@@ -95,28 +95,6 @@ func place(config *pgconn.Config) string { return hostPort(config) + "/" + confi
 
 func hostPort(config *pgconn.Config) string {
 	return net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
-}
-
-// refused tells a server that does not let us in from one that does not answer.
-func refused(place string, err error) error {
-	var known *freshet.Error
-	if errors.As(err, &known) {
-		return err
-	}
-	e := &freshet.Error{Code: freshet.CodeSourceUnreachable, Class: freshet.ClassEnvironment, Place: place,
-		Msg: "the PostgreSQL server does not answer", Err: err}
-	var said *pgconn.PgError
-	if !errors.As(err, &said) {
-		return e
-	}
-	switch {
-	case len(said.Code) == 5 && (said.Code[:2] == "28" || said.Code[:2] == "3D" || said.Code[:2] == "42"):
-		e.Code, e.Msg = freshet.CodeSourceRefused, "the PostgreSQL server refuses us"
-		e.Fix = "check user, password, database, pg_hba.conf and the rights of the role"
-	case said.Code == "08P01":
-		return pooler(said.Message)
-	}
-	return e
 }
 
 // Execute runs statements at the address. Errors: as those of a Source, and the server's.

@@ -128,6 +128,14 @@ func deltaName(t arrow.DataType) string {
 		return "timestamp"
 	case *arrow.Date32Type:
 		return "date"
+	case *arrow.Int16Type:
+		return "short"
+	case *arrow.Int32Type:
+		return "integer"
+	case *arrow.Int64Type:
+		return "long"
+	case *arrow.Float32Type:
+		return "float"
 	case *arrow.Float64Type:
 		return "double"
 	case *arrow.ListType:

@@ -64,6 +64,8 @@ func (t *catalogTable) unfit(o *Options) string {
 	switch {
 	case t.Persistence != 'p':
 		return "it is not in the log: UNLOGGED"
+	case t.Identity == IdentityNothing && len(t.PrimaryKey) > 0:
+		return "REPLICA IDENTITY NOTHING, although it has a primary key: the server would refuse updates and deletes of applications"
 	case t.Identity != IdentityFull && !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Key }):
 		return "no primary key, nor another replica identity: the server would refuse updates and deletes of applications"
 	}
@@ -138,5 +140,6 @@ func ParseAddress(address string) (*Address, error) {
 
 func badAddress(err error) error {
 	return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Msg: "the address of the PostgreSQL server",
-		Err: err, Fix: "write it as postgres://USER@HOST:PORT/DATABASE"}
+		Err: err,
+		Fix: "write it as postgres://USER@HOST:PORT/DATABASE?sslmode=MODE; a mode is disable, allow, prefer, require, verify-ca or verify-full"}
 }

@@ -234,8 +234,15 @@ func pipelineRecord(p *spec.Pipeline, said *lake.Control) record {
 			topics = append(topics, "/"+pattern+"/")
 		}
 	}
+	reads := field{name: "topics", value: orEmpty(topics), text: strings.Join(topics, ", ")}
+	if s := p.Source.Postgres; s != nil {
+		reads = field{name: "tables", value: []string{}, text: "all of the publication"}
+		if names := s.TableNames(); len(names) > 0 {
+			reads = field{name: "tables", value: names, text: strings.Join(names, ", ")}
+		}
+	}
 	return record{{name: "pipeline", value: p.FullName()}, {name: "file", value: p.File, text: shownPath(p.File)},
-		{name: "app", value: p.App}, {name: "topics", value: orEmpty(topics), text: strings.Join(topics, ", ")},
+		{name: "app", value: p.App}, reads,
 		{name: "table", value: p.TargetTable()}, {name: "mode", value: modeOf(p)},
 		{name: "paused", value: said.Paused != nil},
 		{name: "held", value: orEmpty(heldLines(said)), text: orDash(strings.Join(heldLines(said), "\n"))}}
