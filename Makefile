@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 10
 VERSION      ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS       = -s -w -X main.buildVersion=$(VERSION)
 
-.PHONY: quickstart test build lint bench fuzz clean
+.PHONY: quickstart test nightly build lint bench fuzz clean
 
 # The main job on embedded parts: a Kafka broker in the process, a generator, a Delta table under ./quickstart.
 quickstart: build
@@ -15,6 +15,10 @@ quickstart: build
 # All tests. Those that need a real broker, a real S3 server or other engines say so and skip (see interop/README.md).
 test:
 	$(GO) test -timeout 25m $(GOTESTFLAGS) ./...
+
+# The suites of PostgreSQL on each version of the server; VERSIONS="13 16" chooses.
+nightly:
+	.ci/nightly $(VERSIONS)
 
 build:
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/freshet ./cmd/freshet
