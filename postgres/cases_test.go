@@ -114,10 +114,10 @@ func TestStream_GeneratedColumn_LeftOut(t *testing.T) {
 	onServers(t, func(t *testing.T, address string) {
 		conn := connect(t, address)
 		do(t, conn, `create table public.area (id int primary key, w int, made int generated always as (w * 2) stored, h int);
-insert into public.area values (1, 2, default, 3), (2, 4, default, 5)`)
+insert into public.area (id, w, h) values (1, 2, 3), (2, 4, 5)`)
 		m := newMirror(t, address)
 		m.catchUp(t)
-		do(t, conn, "update public.area set w = 7 where id = 1; insert into public.area values (3, 1, default, 1)")
+		do(t, conn, "update public.area set w = 7 where id = 1; insert into public.area (id, w, h) values (3, 1, 1)")
 		m.catchUp(t)
 		sameRows(t, "the table", m.rows(t, "public_area", "id", "w", "h"), []string{"|1|7|3", "|2|4|5", "|3|1|1"})
 	})
