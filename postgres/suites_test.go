@@ -88,7 +88,7 @@ insert into public.times values `+fmt.Sprintf(values, 1, 2, 3, 4))
 
 // Arrays of other dimensions than they were declared with, with other lower bounds, empty, and with elements that look like none.
 func TestStream_ArraysOfAnyShape_LoadedAsStreamed(t *testing.T) {
-	const values = `(%d, '{{1,2},{3,4}}', '{"NULL",NULL,"","a,b","\"q\"","{}"}', '{{1},{2}}'), (%d, '{}', '{}', '{}'), (%d, '[0:1]={5,6}', null, '{{{1}}}'), (%d, '{7}', '{x}', '{{}}')`
+	const values = `(%d, '{{1,2},{3,4}}', '{"NULL",NULL,"","a,b","\"q\"","{}"}', '{{1},{2}}'), (%d, '{}', '{}', '{}'), (%d, '[0:1]={5,6}', null, '{{{1}}}'), (%d, '{7}', '{x}', '{}')`
 	onServers(t, func(t *testing.T, address string) {
 		conn := connect(t, address)
 		do(t, conn, "create table public.lists (id int primary key, n int[], v text[], grid int[][]); insert into public.lists values "+fmt.Sprintf(values, 1, 2, 3, 4))
