@@ -170,7 +170,7 @@ func (s *Snapshot) narrow(ctx context.Context, add *Add, columns []*Field) (bool
 	}
 	by, other := mappingOf(s.Metadata().Configuration), false
 	err = guardScan(at.key, func() error {
-		schema, err := pqarrow.NewSchemaManifest(f.MetaData().Schema, nil, nil)
+		schema, err := manifestOf(f.MetaData().Schema, nil)
 		if err != nil {
 			return err
 		}

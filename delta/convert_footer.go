@@ -7,7 +7,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/parquet/metadata"
-	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 	parquetschema "github.com/apache/arrow-go/v18/parquet/schema"
 
 	"github.com/freshet-io/freshet/delta/internal/parquet"
@@ -23,11 +22,10 @@ func (f *parquetInput) read(ctx context.Context, st store.Store, stats bool) (sc
 	var arrows []arrow.Field
 	err = guardScan(f.object.Key, func() error {
 		m := file.MetaData()
-		fields, err := pqarrow.NewSchemaManifest(m.Schema, m.KeyValueMetadata(), &pqarrow.ArrowReadProperties{})
+		fields, err := manifestOf(m.Schema, m.KeyValueMetadata())
 		if err != nil {
 			return err
 		}
-		listsOfListsIn(m.Schema, fields)
 		arrows = arrowFieldsOf(fields.Fields)
 		f.rows = rowsOfGroups(m) // some writers leave the file's own count at zero
 		return nil

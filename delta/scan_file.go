@@ -7,7 +7,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
-	"github.com/apache/arrow-go/v18/parquet/schema"
 
 	"github.com/freshet-io/freshet/delta/internal/parquet"
 )
@@ -85,10 +84,9 @@ func (r *fileReader) open() error {
 	p := r.plan
 	var err error
 	// without what writers in Arrow say of their own types, which readers of values do not know
-	if r.schema, err = pqarrow.NewSchemaManifest(r.file.MetaData().Schema, nil, nil); err != nil {
+	if r.schema, err = manifestOf(r.file.MetaData().Schema, nil); err != nil {
 		return err
 	}
-	listsOfListsIn(r.file.MetaData().Schema, r.schema)
 	fields := arrowFieldsOf(r.schema.Fields)
 	for i := range p.read {
 		c, at, read := fileColumn{}, -1, &p.read[i]
@@ -109,33 +107,6 @@ func (r *fileReader) open() error {
 		r.columns = append(r.columns, c)
 	}
 	return nil
-}
-
-func listsOfListsIn(s *schema.Schema, m *pqarrow.SchemaManifest) {
-	for i := range m.Fields {
-		listsOfLists(s.Root().Field(i), &m.Fields[i])
-	}
-}
-
-// listsOfLists makes lists, whose elements early writers left as a repeated group that is itself a list, lists of lists: the
-// library takes that group for a struct. Spec: Parquet, "Lists", backward-compatibility rules.
-func listsOfLists(n schema.Node, f *pqarrow.SchemaField) {
-	group, ok := n.(*schema.GroupNode)
-	if !ok || storageOf(f.Field.Type).ID() == arrow.MAP {
-		return
-	}
-	if storageOf(f.Field.Type).ID() == arrow.STRUCT {
-		for i := range min(group.NumFields(), len(f.Children)) {
-			listsOfLists(group.Field(i), &f.Children[i])
-		}
-		return
-	}
-	element, ok := group.Field(0).(*schema.GroupNode)
-	list := schema.NewListLogicalType()
-	if ok && group.LogicalType().Equals(list) && element.LogicalType().Equals(list) && len(f.Children[0].Children) == 1 {
-		f.Children[0] = f.Children[0].Children[0]
-		f.Field.Type = arrow.ListOf(f.Children[0].Field.Type)
-	}
 }
 
 // partition returns the file's value of a partition column, at least as often as a batch will have rows.

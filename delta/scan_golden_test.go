@@ -248,8 +248,11 @@ func comparePinned(t *testing.T, path, want string) {
 // where its footer cannot be read.
 func schemaOfFile(path string) (s *delta.Schema) {
 	s = fields("a", delta.Long)
-	if filepath.Base(path) == "old_list_structure.parquet" { // which the library takes for a list of structs
+	switch filepath.Base(path) {
+	case "old_list_structure.parquet": // which the library takes for a list of structs
 		return fields("a", &delta.Array{Element: &delta.Array{Element: delta.Integer}})
+	case "incorrect_map_schema.parquet": // which it refuses
+		return fields("my_map", &delta.Map{Key: delta.String, Value: delta.String, ValueContainsNull: true})
 	}
 	defer func() { _ = recover() }() // the library panics on footers that it does not know
 	f, err := file.OpenParquetFile(path, false)
