@@ -2,8 +2,8 @@ package freshet
 
 import (
 	"slices"
-	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -77,8 +77,6 @@ type Batch struct {
 	Bytes  int64     // bytes of payload that were read for it
 	Newest time.Time // the origin's newest timestamp among its records; zero when unknown
 	ReadAt time.Time // when the first of its records was received
-
-	free func()
 }
 
 // Place is a seq of a lane.
@@ -102,17 +100,27 @@ func (b *Batch) NumRows() int {
 	return int(b.Rows.NumRows())
 }
 
-// MemoryBytes is about what the batch takes in memory: its rows, or the payload where that is more.
+// MemoryBytes is about what the batch takes in memory: its rows with what is known of them, and the payload where records are kept
+// or there are no rows.
 func (b *Batch) MemoryBytes() int64 {
 	if b.Rows == nil {
 		return b.Bytes
 	}
-	var n int64
+	n := int64(8*len(b.Seqs)+len(b.Kinds)+4*len(b.Places)+8*len(b.Covered)) + b.Unsent.bytes()
+	for i := range b.Stamps {
+		n += int64(unsafe.Sizeof(b.Stamps[i])) + int64(len(b.Stamps[i].Tx))
+	}
 	for _, c := range b.Rows.Columns() {
 		n += int64(c.Data().SizeInBytes())
 	}
-	return max(n, b.Bytes)
+	if b.Records != nil {
+		n += b.Bytes + keptRecord*int64(len(b.Records))
+	}
+	return n
 }
+
+// keptRecord is about what it takes to find a record, and the little that there is of it beside the payload.
+const keptRecord = 48
 
 // SetPlaces sets Places where a seq has several rows, of which the batch has all.
 func (b *Batch) SetPlaces() {
@@ -135,16 +143,6 @@ func (b *Batch) Split(seq int64) *Batch {
 	if b.Rows != nil {
 		b.Rows.Retain()
 	}
-	if free := b.free; free != nil {
-		var left atomic.Int32
-		left.Store(2)
-		last := func() {
-			if left.Add(-1) == 0 {
-				free()
-			}
-		}
-		head.free, b.free = last, last
-	}
 	rows, bytes := b.NumRows(), b.Bytes
 	head.until(seq)
 	b.Cut(seq)
@@ -153,9 +151,6 @@ func (b *Batch) Split(seq int64) *Batch {
 	return &head
 }
 
-// SetFree has Release call free once, after the rows are released: for a source that lends the records' memory.
-func (b *Batch) SetFree(free func()) { b.free = free }
-
 // Release gives up rows and records. The batch must not be used afterwards.
 func (b *Batch) Release() {
 	if b.Rows != nil {
@@ -163,10 +158,6 @@ func (b *Batch) Release() {
 		b.Rows = nil
 	}
 	b.Records = nil
-	if b.free != nil {
-		b.free()
-		b.free = nil
-	}
 }
 
 // Reject is one record, or one row of a record, that could not be decoded, typed or accepted. It goes to quarantine.

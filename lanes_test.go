@@ -19,7 +19,7 @@ type script struct {
 	lanes     []freshet.Lane
 	stretches []stretch
 	down      freshet.Downstream
-	freed     int // batches whose memory was given back
+	memory    *memory.CheckedAllocator // of all rows
 }
 
 // stretch is the records (after, last] of a lane; every third of them is a reject.
@@ -51,8 +51,7 @@ func (s *script) Next(context.Context) (*freshet.Batch, error) {
 	at := s.stretches[0]
 	s.stretches = s.stretches[1:]
 	b := &freshet.Batch{Table: "t", Lane: at.lane, After: at.after, Last: at.last}
-	b.SetFree(func() { s.freed++ })
-	rows := array.NewRecordBuilder(memory.DefaultAllocator, freshettest.Schema())
+	rows := array.NewRecordBuilder(s.memory, freshettest.Schema())
 	defer rows.Release()
 	for seq := at.after + 1; seq <= at.last; seq++ {
 		if seq%3 == 2 {
@@ -100,7 +99,7 @@ func (a aligned) Write(ctx context.Context, b *freshet.Batch) (int64, error) {
 func play(t *testing.T, stretches ...stretch) (*freshettest.Tables, *script, error) {
 	t.Helper()
 	tables := freshettest.NewTables()
-	s := &script{lanes: []freshet.Lane{lane0}, stretches: stretches}
+	s := &script{lanes: []freshet.Lane{lane0}, stretches: stretches, memory: memory.NewCheckedAllocator(memory.DefaultAllocator)}
 	p := freshet.Pipeline{Name: "test", Source: s, Target: aligned{freshettest.NewTarget(tables, nil), t}}
 	return tables, s, p.Run(t.Context())
 }
@@ -110,9 +109,7 @@ func TestRun_BatchesOverlap_OverlapCutAway(t *testing.T) {
 	must(t, err)
 	freshettest.CheckOnce(t, "rows", tables.Rows("t"), map[string][]int64{lane0.String(): {0, 1, 3, 4, 6, 7, 9}})
 	freshettest.CheckOnce(t, "rejects", tables.Rejects("t"), map[string][]int64{lane0.String(): {2, 5, 8}})
-	if s.freed != 4 {
-		t.Errorf("got %d batches freed, want all 4", s.freed)
-	}
+	s.memory.AssertSize(t, 0) // all batches are released
 }
 
 func TestRun_OldBatchPastResume_Dropped(t *testing.T) {

@@ -40,6 +40,14 @@ func (m *Mask) Clear(row int) {
 	}
 }
 
+// bytes is what the mask takes in memory.
+func (m *Mask) bytes() int64 {
+	if m == nil {
+		return 0
+	}
+	return 8 * int64(len(m.bits))
+}
+
 // Any reports whether a cell of the row is marked.
 func (m *Mask) Any(row int) bool {
 	if m == nil {

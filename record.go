@@ -29,7 +29,7 @@ type Header struct {
 
 // RecordRef leads to the record that a row came from.
 type RecordRef interface {
-	// Record returns the record. Its bytes are lent: they last until the batch of the row is released.
+	// Record returns the record. Its bytes may hold those of others in memory: whoever keeps it for longer than the batch clones it.
 	Record() Record
 }
 

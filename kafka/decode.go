@@ -117,7 +117,7 @@ func (w *worker) decoder(t *table, c *columns) (*decoder, error) {
 	return d, nil
 }
 
-// decode fills the job's batches. Its records are given back, or, when they are kept, with the batches.
+// decode fills the job's batches, and gives its records back.
 func (w *worker) decode(j *job) error {
 	if j.lane.gone.Load() {
 		recycle(j.records)
@@ -239,16 +239,12 @@ func (w *worker) note(r *kgo.Record) {
 
 func (w *worker) reject(r *kgo.Record, code freshet.Code, message string) {
 	w.rejects = append(w.rejects, freshet.Reject{Seq: r.Offset, Code: code, Message: message, Step: "decode",
-		Record: (*kept)(r).Record().Clone()})
+		Record: recordOf(r).Clone()})
 	w.note(r)
 }
 
-// kept is a record that a batch keeps until it is released.
-type kept kgo.Record
-
-// Record returns the record.
-func (k *kept) Record() freshet.Record {
-	r := (*kgo.Record)(k)
+// recordOf is the record, on the client's memory.
+func recordOf(r *kgo.Record) freshet.Record {
 	record := freshet.Record{Raw: r.Value, Key: r.Key, Headers: appendHeaders(nil, r),
 		TimeKind: int32(r.Attrs.TimestampType())}
 	if hasTime(r) {
@@ -267,15 +263,10 @@ func (w *worker) batch(j *job, d *decoder, after, last int64, records []*kgo.Rec
 		b.Rows = w.withColumns(d.columns, decoded.Rows)
 		b.SetPlaces()
 	}
-	if w.o.KeepRecords {
-		b.Records = make([]freshet.RecordRef, len(w.rows))
-		for i, r := range w.rows {
-			b.Records[i] = (*kept)(r)
-		}
-		b.SetFree(func() { recycle(records) })
-	} else {
-		recycle(records)
+	if w.o.KeepRecords && len(w.rows) > 0 {
+		b.Records = keep(w.rows)
 	}
+	recycle(records)
 	w.seqs, w.rejects, w.bytes, w.newest = nil, nil, 0, time.Time{}
 	clear(w.rows)
 	w.rows = w.rows[:0]

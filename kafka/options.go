@@ -94,7 +94,7 @@ type Options struct {
 	Schema      *arrow.Schema // the decoded columns. Default: inferred from the first records
 	Columns     Columns
 	Tombstones  Tombstones // default Skip
-	KeepRecords bool       // lend each row's record with the batch, for rejects after decoding. Default: not
+	KeepRecords bool       // keep a copy of each row's record with the batch, for rejects after decoding. Default: not
 
 	Workers        int           // goroutines that decode. Default: GOMAXPROCS, at most 8
 	FetchMemory    int64         // bytes that one fetch from all brokers may take here, unpacked. Default 16 MiB

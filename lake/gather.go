@@ -97,10 +97,7 @@ func (g *gathered) gather(b *freshet.Batch, required []requiredColumn) error {
 	}
 	g.batches = append(g.batches, b)
 	g.rows += int64(b.NumRows() - len(bad))
-	g.bytes += rowBytes(b)
-	if b.Records != nil {
-		g.bytes += b.Bytes / gatheredWeight // they are not copied
-	}
+	g.bytes += b.MemoryBytes()
 	return nil
 }
 
@@ -134,10 +131,11 @@ const truncateText = "the table was emptied in the source, and its rows stay: on
 
 // size is what the rows take in memory, or would.
 func (g *gathered) size() int64 {
+	n := g.bytes + g.rows*besideBytes
 	if g.spilled != nil {
-		return g.bytes + g.spilled.memory
+		n += g.spilled.memory
 	}
-	return g.bytes
+	return n
 }
 
 func (g *gathered) release() {

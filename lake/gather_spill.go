@@ -82,7 +82,7 @@ func (s *spilled) add(b *freshet.Batch, most int64) error {
 		b.SetPlaces() // a part of the batch does not tell them
 	}
 	s.lanes[b.Lane] = b.Seqs[n-1]
-	of, memory := &spilledBatch{b.Lane, b.ReadAt}, rowBytes(b)+int64(n)*besideBytes
+	of, memory := &spilledBatch{b.Lane, b.ReadAt}, b.MemoryBytes()+int64(n)*besideBytes
 	for s.bits < mostBits && (s.memory+memory)>>s.bits > most {
 		s.bits++
 	}
@@ -229,14 +229,6 @@ func releaseBatches(batches []*freshet.Batch) {
 	for _, b := range batches {
 		b.Release()
 	}
-}
-
-// rowBytes is what the values of a batch take in memory.
-func rowBytes(b *freshet.Batch) (n int64) {
-	for _, c := range b.Rows.Columns() {
-		n += int64(c.Data().SizeInBytes())
-	}
-	return n
 }
 
 // spillError says what is wrong with the folder for rows that do not fit into memory.

@@ -21,7 +21,7 @@ func (o *TargetOptions) shareBytes() int64 { return cmp.Or(o.MemoryBytes, gather
 // spill moves what is gathered out of memory, if it is more than may be. From then on nothing stays there.
 func (t *table) spill(g *gathered) error {
 	o := &t.a.opts
-	if !o.spills() || g.spilled == nil && g.bytes+g.rows*besideBytes <= cmp.Or(o.MemoryBytes, gatheredBytes) {
+	if !o.spills() || g.spilled == nil && g.size() <= cmp.Or(o.MemoryBytes, gatheredBytes) {
 		return nil
 	}
 	if g.spilled == nil {

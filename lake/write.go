@@ -14,9 +14,8 @@ import (
 	"github.com/freshet-io/freshet/delta"
 )
 
-// gatheredWeight is what a byte of gathered rows counts for: those of two commits before are written, or wait for that, while the
-// next ones gather.
-const gatheredWeight = 10
+// gatheredWeight is what a byte of gathered rows counts for: while they gather, one commit before them is written, and one waits.
+const gatheredWeight = 3
 
 // writing is the half of a table that only the goroutine that writes touches: what is written and not sealed.
 type writing struct {

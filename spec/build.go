@@ -124,13 +124,27 @@ func (b *Builder) build(ctx context.Context, p *Pipeline, obs freshet.Observer, 
 	}, nil
 }
 
-// maxBytes is the size from which a commit is made at once; 0: the default. Rows of a table that is loaded come in chunks of a few
-// MiB: a commit a chunk keeps memory small, and costs no more.
+// maxBytes is the size from which a commit is made at once; 0: the default. Where rows are gathered it bounds what they take in
+// memory: PostgreSQL's come in chunks of a few MiB, of which a commit needs no more than two; changes of a topic lie anywhere in the
+// table, and the more of them are in a commit, the less each costs.
 func (p *Pipeline) maxBytes() int64 {
-	if size := p.Target.Delta.Commit.MaxSize; size != 0 || p.Source.Postgres == nil {
+	size := p.Target.Delta.Commit.MaxSize
+	switch {
+	case size != 0 || !p.Target.Delta.gathers():
 		return size
+	case p.Source.Postgres != nil:
+		return 24 << 20
 	}
-	return 80 << 20
+	return 96 << 20
+}
+
+// GatheredBytes is what rows take in memory that wait for their commit until these find out what they do to the table, of all
+// commits under way; 0: they are written as they come.
+func (p *Pipeline) GatheredBytes() int64 {
+	if !p.Target.Delta.gathers() {
+		return 0
+	}
+	return p.maxBytes()
 }
 
 // queueBytes is what may wait to be written; 0: the default. What PostgreSQL sends waits in the source already: transactions until

@@ -19,6 +19,9 @@ func (t *Delta) keyKeys() []key {
 // keyed reports whether rows are told apart by a key.
 func (t *Delta) keyed() bool { return takesChanges(t.Mode) }
 
+// gathers reports whether rows wait in memory until the commit, which finds out what they do to the table.
+func (t *Delta) gathers() bool { return t.keyed() || t.Dedupe != nil }
+
 // checkKey finds a key where there is none to be, and none where there must be one.
 func (p *Pipeline) checkKey(r *reader) {
 	t := p.Target.Delta

@@ -271,7 +271,8 @@ func (c *Commit) shape() shape {
 			is: duration(&c.Every)},
 		{name: "max_rows", doc: "The number of rows from which a commit is made at once. Default: no limit.",
 			is: whole(&c.MaxRows, 1)},
-		{name: "max_size", doc: "The size as stored from which a commit is made at once. Default: 256MiB; from PostgreSQL 80MiB.",
+		{name: "max_size", doc: "The size from which a commit is made at once: as stored, or, of changes by key, in memory, with those " +
+			"that wait for their commits. Default: 256MiB; by key 96MiB, from PostgreSQL 24MiB.",
 			is: size(&c.MaxSize)},
 	}}
 }

@@ -61,8 +61,8 @@ var ingestFlags = []ingestFlag{
 	{"partition-by", "target.delta.partition_by", "list", "partition columns of a new table"},
 	{"every", "target.delta.commit.every", "", "the longest that a record waits for its commit (default 10s)"},
 	{"max-rows", "target.delta.commit.max_rows", "", "rows from which a commit is made at once"},
-	{"max-size", "target.delta.commit.max_size", "", "stored size from which a commit is made at once " +
-		"(default 256MiB)"},
+	{"max-size", "target.delta.commit.max_size", "", "size from which a commit is made at once, as stored, or, by " +
+		"key, in memory (default 256MiB; by key 96MiB)"},
 	{"target-file-size", "target.delta.target_file_size", "",
 		"size at which a data file is full (default 128MiB)"},
 	{"upkeep", "target.delta.upkeep", "", "on or off: pack small files, drop deleted rows and delete old files beside the " +

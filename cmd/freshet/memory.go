@@ -8,17 +8,25 @@ import (
 	"strings"
 )
 
-// memoryTarget is the soft limit of the Go heap and stacks unless GOMEMLIMIT or the container says otherwise.
-const memoryTarget = 180 << 20
+// memoryTarget is the soft limit of the Go heap and stacks unless GOMEMLIMIT or the container says otherwise, or pipelines gather
+// more than gatheredWithin.
+const (
+	memoryTarget   = 180 << 20
+	gatheredWithin = 24 << 20
+)
 
-// tuneMemory sets the soft memory limit: to nine tenths of the container's limit where that is less than the
-// target. The garbage collector runs oftener near the limit instead of letting memory grow. GOMEMLIMIT and
-// GOGC, when they are set, are left alone.
-func tuneMemory() {
+// tuneMemory sets the soft memory limit for pipelines that gather so many bytes each: to nine tenths of the container's limit where that
+// is less than what is wanted. The garbage collector runs oftener near the limit instead of letting memory grow; what lives must
+// have room below it, else it runs all the time. GOMEMLIMIT and GOGC, when they are set, are left alone.
+func tuneMemory(gathered ...int64) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	debug.SetMemoryLimit(min(memoryTarget, containerLimit()/10*9))
+	wanted := int64(memoryTarget)
+	for _, bytes := range gathered {
+		wanted += max(bytes-gatheredWithin, 0)
+	}
+	debug.SetMemoryLimit(min(wanted, containerLimit()/10*9))
 }
 
 // containerLimit is the memory limit of the control group in bytes, MaxInt64 when there is none.

@@ -104,13 +104,16 @@ func (r *runner) observe(o freshet.Observer) freshet.Observer {
 // and commit what they have read.
 func (r *runner) run(ctx context.Context, pipelines []*spec.Pipeline) error {
 	var built []*spec.Supervised
+	var gathered []int64
 	for _, p := range pipelines {
+		gathered = append(gathered, p.GatheredBytes())
 		pipe, err := r.builder.Supervise(ctx, p)
 		if err != nil {
 			return err
 		}
 		built = append(built, pipe)
 	}
+	tuneMemory(gathered...)
 	stopOTLP, err := r.metrics.StartOTLP(ctx, buildVersion)
 	if err != nil {
 		return err
