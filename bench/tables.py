@@ -4,7 +4,8 @@
 tables.py snapshot    open, list all files, plan for one key: 100 k, 300 k and 1 M files in a checkpoint, 300 k in commits
 tables.py commits     1,000 appends of 10 rows: the first hundred, the last hundred, CPU
 tables.py scan        10 M rows, all columns and one of ten, one core
-tables.py upserts     100 k random keys into 1 M, 10 M, 100 M rows (--millions): a pipeline's commit by key, beside MERGE
+tables.py upserts     100 k random keys into 1 M, 10 M, 100 M rows (--millions): a pipeline's commit by key, beside MERGE of delta-rs, and of Spark
+                      with and without deletion vectors, on the same keys; --millions 10 --modes "" is that and nothing else
 tables.py merge       1 % random keys into 10 M rows (90 % there): CPU, bytes written
 tables.py optimize    10 M rows in 400 files
 tables.py append      5 M rows that lie in memory as Arrow
@@ -18,6 +19,7 @@ one gets a copy. --peers says who runs beside us. --scale 0.1 makes everything t
 import argparse
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 from functools import partial
@@ -79,12 +81,20 @@ class Tables(measure.Bench):
         if found != wanted:
             sys.exit(f"{table}: {found} rows, wanted {wanted}")
 
-    def race(self, what, **runners):
-        """Runs each runner that is wanted, ours always, and reports its figures."""
+    def race(self, what, cpu="cpu_s", **runners):
+        """Runs each runner that is wanted, ours always, and reports its figures; of a peer, in the same sitting, also how many times ours its
+        CPU-seconds are, by the figure of ours that cpu names."""
+        ours = None
         for name, runner in runners.items():
             name = name.replace("_", "-")
-            if name.startswith("ours") or name.split("+")[0] in self.args.peers:
-                self.report(f"{what}, {name}", [runner() for _ in range(self.args.runs)])
+            if not name.startswith("ours") and name.split("+")[0] not in self.args.peers:
+                continue
+            figures = [runner() for _ in range(self.args.runs)]
+            if name == "ours":
+                ours = statistics.median(f[cpu] for f in figures) if cpu in figures[0] else None
+            elif ours and "cpu_s" in figures[0]:
+                figures = [f | dict(times_ours=f["cpu_s"] / ours) for f in figures]
+            self.report(f"{what}, {name}", figures)
 
 
 def flat(found):
@@ -145,6 +155,7 @@ def merge(bench):
                **merges(bench, plain, vectors, source, wanted))
 
 
+MODES = ("sequence", "mask", "soft", "log", "scd2", "feed")  # of ours, beside mirror
 PEERS_UP_TO = 10  # millions of rows: what they take grows with the table
 
 
@@ -157,11 +168,13 @@ def upserts(bench):
         vectors = bench.with_vectors(plain, f"rows{millions}-with-vectors")
         runners = {"ours": partial(upserted, bench, vectors, source, "mirror", n, k)}
         if millions <= PEERS_UP_TO:
-            runners |= {f"ours+{mode}": partial(upserted, bench, vectors, source, mode, n, k) for mode in ("sequence", "mask", "soft", "log", "scd2")}
-            fed = bench.with_vectors(plain, f"rows{millions}-with-feed", "delta.enableChangeDataFeed=true")
-            runners["ours+feed"] = partial(upserted, bench, fed, source, "mirror", n, k)
+            for mode in bench.args.modes:
+                table = vectors
+                if mode == "feed":
+                    table = bench.with_vectors(plain, f"rows{millions}-with-feed", "delta.enableChangeDataFeed=true")
+                runners[f"ours+{mode}"] = partial(upserted, bench, table, source, "mirror" if mode == "feed" else mode, n, k)
             runners |= merges(bench, plain, vectors, source, n + k // 10)
-        bench.race(f"upsert into {millions} M", **runners)
+        bench.race(f"upsert into {millions} M", cpu="stream_cpu_s", **runners)
 
 
 def upserted(bench, table, source, mode, n, k):
@@ -242,6 +255,8 @@ def main():
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--peers", default="delta-rs,spark,duckdb", type=lambda text: text.split(","))
     p.add_argument("--millions", default="1,10,100", type=lambda text: [int(n) for n in text.split(",")])
+    p.add_argument("--modes", default=",".join(MODES), type=lambda text: [m for m in text.split(",") if m],
+                   help="of ours beside mirror, in upserts: " + ", ".join(MODES))
     p.add_argument("--scale", type=float, default=1)
     Tables(p.parse_args()).main(PARTS)
 

@@ -49,8 +49,18 @@ func (m meteredStore) PutIfAbsent(ctx context.Context, key string, data []byte) 
 	return m.Disk.PutIfAbsent(ctx, key, data)
 }
 
+func (m meteredStore) PutHint(ctx context.Context, key string, data []byte) error {
+	m.count(key, len(data))
+	return m.Disk.PutHint(ctx, key, data)
+}
+
 func (m meteredStore) Create(ctx context.Context, key string) (store.Upload, error) {
 	up, err := m.Disk.Create(ctx, key)
+	return meteredUpload{up, m, key}, err
+}
+
+func (m meteredStore) CreateAhead(ctx context.Context, key string) (store.Upload, error) {
+	up, err := m.Disk.CreateAhead(ctx, key)
 	return meteredUpload{up, m, key}, err
 }
 
@@ -96,7 +106,7 @@ func newChurn(b *testing.B, table int64, upkeep bool) *churn {
 	opts := &lake.TargetOptions{Mode: lake.Mirror, Key: lake.KeyOptions{Columns: []string{"id"}, IndexDir: index},
 		Retry: func(what string, err error) { b.Logf("again: %s: %v", what, err) }}
 	if upkeep {
-		opts.Upkeep = &lake.UpkeepOptions{Done: c.done}
+		opts.Upkeep = &lake.UpkeepOptions{Done: c.done, Share: float64(number("FRESHET_UPKEEP_SHARE", 10)) / 100}
 	}
 	c.target = lake.NewTarget(open, app, opts)
 	c.must(c.target.Open(b.Context()))
@@ -213,7 +223,8 @@ func (c *churn) read(snap *delta.Snapshot) float64 {
 
 // BenchmarkUpkeep_StreamOfUpserts streams FRESHET_UPKEEP_COMMITS commits (default 60) of FRESHET_UPKEEP_CHANGES changes
 // (default 5,000) into a table of FRESHET_UPKEEP_TABLE rows (default 200,000) on disk, 40 % of them updates and 10 % deletes
-// of keys by Zipf's law (1.1), one commit right after the other. FRESHET_UPKEEP=off leaves out upkeep. Processor time is that of the
+// of keys by Zipf's law (1.1), one commit right after the other. FRESHET_UPKEEP=off leaves out upkeep, and FRESHET_UPKEEP_SHARE is the
+// percentage of the processors' time that it may take (default 10): more where commits of an hour follow within minutes. Processor time is that of the
 // whole process, the making of the rows included. It tells changes per CPU-second, all bytes written to the table a byte of
 // changed rows as the compacted table stores them, what a row costs to read beside the compacted table, at the worst of
 // five moments, and the most memory that was held after a commit, pages of mapped files aside.
