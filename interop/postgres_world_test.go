@@ -66,6 +66,7 @@ type relation struct {
 	key      []string // of the types that keyTypes has
 	identity string   // default, full or index: one over the column code, which tells rows apart
 	parts    int      // partitions that it is made with, of the four that the first column of its key needs; 0: none
+	loose    bool     // it has no key: the columns of key are like others, and rows may be alike
 
 	mu      sync.Mutex
 	columns []column // behind the key
@@ -127,6 +128,9 @@ func (w *world) invent(random *rand.Rand) *relation {
 	if r.key[0] == "list" {
 		r.parts, r.identity = 3, "default"
 	}
+	if random.IntN(4) == 0 {
+		r.loose, r.identity = true, "full"
+	}
 	for range 2 + random.IntN(4) {
 		r.columns = append(r.columns, r.column(random))
 	}
@@ -158,13 +162,20 @@ func (r *relation) ddl(random *rand.Rand) string {
 	for _, c := range r.columns {
 		fmt.Fprintf(&b, "%s %s, ", c.name, kinds[c.kind].sql)
 	}
-	fmt.Fprintf(&b, "primary key (%s))", strings.Join(r.keyNames(), ", "))
+	if r.loose {
+		b.WriteString("loose boolean)")
+	} else {
+		fmt.Fprintf(&b, "primary key (%s))", strings.Join(r.keyNames(), ", "))
+	}
 	if r.parts > 0 {
 		b.WriteString(" partition by list (k0)")
 	}
 	b.WriteString(";\n")
 	for part := range r.parts {
 		fmt.Fprintf(&b, "create table parts.%s_%d partition of public.%[1]s for values in (%[2]d);\n", r.name, part)
+		if r.loose {
+			fmt.Fprintf(&b, "alter table parts.%s_%d replica identity full;\n", r.name, part)
+		}
 	}
 	for _, c := range r.columns {
 		if kinds[c.kind].large && random.IntN(2) == 0 && r.parts == 0 {
@@ -195,7 +206,10 @@ func (r *relation) keyNames() (names []string) {
 
 // identifies are the columns by which a mirror of the table tells rows apart.
 func (r *relation) identifies() []string {
-	if r.identity == "index" {
+	switch {
+	case r.loose:
+		return []string{}
+	case r.identity == "index":
 		return []string{"code"}
 	}
 	return r.keyNames()
@@ -246,6 +260,10 @@ func (r *relation) insert(random *rand.Rand, n int) string {
 		if random.IntN(2) == 0 {
 			sets = append(sets, c.name+" = excluded."+c.name)
 		}
+	}
+	if r.loose {
+		return fmt.Sprintf("insert into public.%s (%s) select %s from generate_series(1, %d)", r.name, strings.Join(names, ", "),
+			strings.Join(values, ", "), 1+max(0, random.IntN(8)-5))
 	}
 	conflict := "nothing"
 	if len(sets) > 0 {
@@ -398,6 +416,10 @@ func (l *life) statement(r *relation) string {
 	case 5:
 		return update(r.set(l.random), "true")
 	case 6:
+		if r.loose { // one of those that are alike
+			return fmt.Sprintf("delete from public.%[1]s where (tableoid, ctid) in (select tableoid, ctid from public.%[1]s where %[2]s limit 1)",
+				r.name, r.is(n))
+		}
 		return fmt.Sprintf("delete from public.%s where %s", r.name, r.is(n))
 	case 7: // two rows change places
 		away := 1_000_000 + n
@@ -453,7 +475,11 @@ func (r *relation) became(name, kind string) {
 // attach gives a table the partition that it lacks, made as a table by itself.
 func (l *life) attach(r *relation) {
 	if r.parts > 0 {
-		l.do(fmt.Sprintf("begin; create table parts.%[1]s_%[2]d (like public.%[1]s including all); "+
+		identity := ""
+		if r.loose {
+			identity = fmt.Sprintf("alter table parts.%s_%d replica identity full; ", r.name, r.parts)
+		}
+		l.do(fmt.Sprintf("begin; create table parts.%[1]s_%[2]d (like public.%[1]s including all); "+identity+
 			"alter table public.%[1]s attach partition parts.%[1]s_%[2]d for values in (%[2]d); commit", r.name, r.parts))
 		l.do("rollback")
 	}

@@ -40,7 +40,7 @@ type ComparedOptions struct {
 	// History is the lane of the rows that were there before; the table is refused until it is at its end, Whole.
 	History freshet.Lane
 	Whole   int64
-	Key     []string // the columns of the key
+	Key     []string // the columns of the key; none: the table has none, and all columns tell rows apart
 	Columns []string // those that are compared
 	// Others are lanes of the table whose progress says which of the columns cannot be compared yet, as LeftOut tells. Default: all can.
 	Others  []freshet.Lane
@@ -68,6 +68,9 @@ func OpenCompared(ctx context.Context, name string, open Opener, o *ComparedOpti
 		return nil, explain(name, err)
 	}
 	c := &Compared{name: name, app: o.App, lane: o.Lane, table: d, key: o.Key, columns: slices.Clone(o.Columns), files: map[string]uint64{}}
+	if len(c.key) == 0 {
+		c.key = c.columns
+	}
 	if o.Cuts != "" {
 		at, err := open(o.Cuts)
 		if err != nil {

@@ -20,8 +20,9 @@ type gathered struct {
 	spilled *spilled // what does not fit into memory, and comes first; nil: nothing
 	batches []*freshet.Batch
 	rows    int64
-	bytes   int64 // of memory
-	empties bool  // all rows that the table has go first
+	bytes   int64    // of memory
+	empties bool     // all rows that the table has go first
+	columns []string // those that the source has, as the batch that came last says
 }
 
 // gatheredBytes is how much is gathered in memory unless it is said otherwise: beyond it, rows are spilled. The commit before may
@@ -57,8 +58,11 @@ type requiredColumn struct {
 
 // looked are the columns by which changes are told apart and ordered.
 func (t *table) looked() []string {
-	if t.a.opts.Dedupe != nil {
+	switch {
+	case t.a.opts.Dedupe != nil:
 		return t.a.opts.Dedupe.columns()
+	case t.a.opts.multiset(t.name):
+		return t.index.given
 	}
 	return slices.Concat(t.key(), t.a.opts.Key.SequenceBy)
 }
@@ -94,6 +98,10 @@ func (g *gathered) gather(b *freshet.Batch, required []requiredColumn) error {
 		case is:
 			b.Rejects = append(b.Rejects, rowReject(b, row, freshet.CodeNull, why))
 		}
+	}
+	g.columns = make([]string, b.Rows.NumCols())
+	for i, f := range b.Rows.Schema().Fields() {
+		g.columns[i] = f.Name
 	}
 	g.batches = append(g.batches, b)
 	g.rows += int64(b.NumRows() - len(bad))

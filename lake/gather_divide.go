@@ -23,6 +23,8 @@ type divider struct {
 	sequence []string       // the columns that order changes
 	ignores  bool           // deletes say nothing
 	follows  bool           // what a row leaves out that came under another key is as the row of that key had it
+	contents []string       // of a table without a key: the columns of the rows so far, which are divided by all of them; nil: by the key
+	parts    []string       // columns that the table is partitioned by
 	hasher   *keyindex.Hasher
 }
 
@@ -30,6 +32,13 @@ func (t *table) newDivider() *divider {
 	o := &t.a.opts
 	d := &divider{schema: t.schema, sequence: o.Key.SequenceBy, ignores: o.Key.Deletes == IgnoreDeletes,
 		follows: len(o.Key.SequenceBy) == 0 && o.Mode != SCD2}
+	if t.a.opts.multiset(t.name) {
+		d.contents, d.parts, d.follows, d.hasher = []string{}, t.meta.PartitionColumns, false, keyindex.NewHasher(1)
+		for i := range t.schema.Fields {
+			d.key = append(d.key, &t.schema.Fields[i])
+		}
+		return d
+	}
 	for _, name := range t.key() {
 		f, _ := t.schema.Lookup(name)
 		d.key = append(d.key, f)
@@ -60,8 +69,12 @@ type division struct {
 
 // divide divides a batch into as many shares as bits of the hash tell apart. What a commit skips is left out: rows without a key, which
 // are rejects, and old images of updates that left the key as it was. Those of other updates, which say that the old key was gone
-// when the new one came, become deletes at the sequence of the row behind them. Errors: errUndivided.
+// when the new one came, become deletes at the sequence of the row behind them. Without a key an update that changes nothing is left out
+// whole. Errors: errUndivided.
 func (d *divider) divide(b *freshet.Batch, bits int) (*division, error) {
+	if d.contents != nil && !d.holds(b.Rows.Schema()) {
+		return nil, errUndivided
+	}
 	keys, err := d.hash(b.Rows)
 	if err != nil {
 		return nil, err
@@ -75,8 +88,9 @@ func (d *divider) divide(b *freshet.Batch, bits int) (*division, error) {
 	}
 	out := &division{kinds: slices.Clone(b.Kinds), shares: make([][]int32, 1<<bits)}
 	var moved []int32
+	idle := int32(-1)
 	for row := range int32(b.NumRows()) {
-		if keys[row] == nullKey {
+		if keys[row] == nullKey || row == idle {
 			continue
 		}
 		switch next := row + 1; {
@@ -84,6 +98,9 @@ func (d *divider) divide(b *freshet.Batch, bits int) (*division, error) {
 		case b.Kinds[row] == freshet.Delete && d.ignores:
 			continue
 		case b.Kinds[row] != freshet.UpdatePreimage:
+		case int(next) < len(keys) && d.contents != nil && keys[next] == keys[row]:
+			idle = next
+			continue
 		case int(next) == len(keys), keys[next] == keys[row], !ordered(row):
 			continue
 		case d.follows && keys[next] != nullKey && b.Unsent.Any(int(next)):
@@ -98,6 +115,18 @@ func (d *divider) divide(b *freshet.Batch, bits int) (*division, error) {
 	}
 	out.rows = d.reorder(b.Rows, moved)
 	return out, nil
+}
+
+// holds reports whether rows of a table without a key can be divided as those before them: one that has a column less may be like one from
+// before that has it. A column more is null in those.
+func (d *divider) holds(rows *arrow.Schema) bool {
+	var now []string
+	for _, f := range rows.Fields() {
+		now = append(now, f.Name)
+	}
+	before := d.contents
+	d.contents = now
+	return !slices.ContainsFunc(before, func(name string) bool { return !containsFold(now, name) })
 }
 
 // heard are the rows of a batch that say something: deletes may be ignored.
@@ -135,8 +164,37 @@ func (d *divider) reorder(rows arrow.RecordBatch, moved []int32) arrow.RecordBat
 // nullKey stands for a key that lacks a value.
 var nullKey keyindex.Fingerprint
 
+// hashContents hashes whole rows.
+func (d *divider) hashContents(rows arrow.RecordBatch) ([]keyindex.Fingerprint, error) {
+	var names []string
+	var columns []arrow.Array
+	defer func() {
+		for _, c := range columns {
+			c.Release()
+		}
+	}()
+	for i, field := range rows.Schema().Fields() {
+		f, _ := d.schema.Lookup(field.Name)
+		if f == nil || f.Generated() {
+			continue
+		}
+		c, err := f.Conform(rows.Column(i))
+		if err != nil {
+			return nil, err
+		}
+		if containsFold(d.parts, f.Name) {
+			c = emptyAsNull(c)
+		}
+		names, columns = append(names, f.Name), append(columns, c)
+	}
+	return d.hasher.AppendRows(nil, names, columns)
+}
+
 // hash hashes the keys of rows.
 func (d *divider) hash(rows arrow.RecordBatch) ([]keyindex.Fingerprint, error) {
+	if d.contents != nil {
+		return d.hashContents(rows)
+	}
 	columns := make([]arrow.Array, len(d.key))
 	defer func() {
 		for _, c := range columns {

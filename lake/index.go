@@ -27,6 +27,7 @@ type rowIndex struct {
 	dir      string
 	identity keyindex.Identity
 	columns  []string       // key, then sequence
+	given    []string       // of a table without a key: the columns that the source has, as far as is known
 	fields   []*delta.Field // of columns, as the table has them
 	keys     int            // how many of columns are the key
 	sequence *sequencer
@@ -44,6 +45,14 @@ func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
 	o := t.a.opts.Key
 	key, order := t.key(), t.a.opts.orderColumns(snap.Schema())
 	r := &rowIndex{t: t, keys: len(key), identity: keyindex.Identity{Table: snap.Metadata().ID}}
+	var err error
+	if r.dir, err = t.a.indexDir(snap.Metadata().ID); err != nil {
+		return nil, err
+	}
+	if t.a.opts.multiset(t.name) {
+		r.identity.Columns = []keyindex.Column{rowColumn}
+		return r, nil
+	}
 	var types []arrow.DataType
 	for i, name := range slices.Concat(key, order) {
 		f, _ := snap.Schema().Lookup(name)
@@ -58,7 +67,6 @@ func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
 		}
 		types = append(types, delta.ArrowType(f.Type))
 	}
-	var err error
 	if r.sequence, err = newSequencer(types); err != nil {
 		return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: t.name,
 			Msg: "sequence_by", Err: err}
@@ -74,9 +82,6 @@ func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
 		if err := r.watch(d); err != nil {
 			return nil, err
 		}
-	}
-	if r.dir, err = t.a.indexDir(snap.Metadata().ID); err != nil {
-		return nil, err
 	}
 	return r, nil
 }
@@ -148,6 +153,11 @@ func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 	}
 	if r.window != nil && r.window.worn() {
 		return r.rebuild(ctx, snap)
+	}
+	if r.numbers() {
+		if r.known(snap); !r.suitsRows(ctx, snap) {
+			return r.rebuild(ctx, snap)
+		}
 	}
 	if r.x.Version() == snap.Version() && r.showsTombstones() {
 		return nil
@@ -257,6 +267,9 @@ func (r *rowIndex) rebuild(ctx context.Context, snap *delta.Snapshot) error {
 }
 
 func (r *rowIndex) load(ctx context.Context, snap *delta.Snapshot) error {
+	if r.numbers() {
+		r.known(snap)
+	}
 	if err := r.close(); err != nil && !r.inFolder(err) {
 		return err
 	}
@@ -269,6 +282,9 @@ func (r *rowIndex) load(ctx context.Context, snap *delta.Snapshot) error {
 		r.window = newWindow(r.t.a.opts.Dedupe.Within)
 	}
 	r.files.clear()
+	if r.numbers() {
+		return r.number(ctx, snap)
+	}
 	c, err := r.begin(snap.Version())
 	if err != nil {
 		return err

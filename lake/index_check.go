@@ -121,6 +121,9 @@ func (c *indexCheck) run(ctx context.Context, i *indexTool) (err error) {
 	if _, err := r.x.Check(ctx); err != nil {
 		return err
 	}
+	if r.numbers() {
+		return c.numbered(ctx)
+	}
 	if err := c.rows(ctx); err != nil || c.report.More {
 		return err
 	}

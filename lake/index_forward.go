@@ -61,6 +61,9 @@ func (c *indexChange) moving(keys []keyindex.Fingerprint) (rows []int, some []ke
 // forward brings the index to a version, the snapshot's or one below, by the commits between. Errors: store.ErrNotFound when
 // one of them is gone, or when the index is of no version that leads here.
 func (r *rowIndex) forward(ctx context.Context, snap *delta.Snapshot, version int64) error {
+	if r.numbers() {
+		return r.renumber(ctx, snap, version)
+	}
 	from := r.x.Version() + 1
 	if from == 0 || from > version+1 {
 		return fmt.Errorf("bring the key index to version %d: %w", version, store.ErrNotFound)
@@ -83,6 +86,7 @@ func (r *rowIndex) forward(ctx context.Context, snap *delta.Snapshot, version in
 type touchedFile struct {
 	data bool                  // a commit that removed it took rows out of the table, or wrote them elsewhere
 	was  *delta.DeletionVector // before the first of them, where that removed it
+	gone *delta.Add            // likewise, the whole file as the removal tells it; nil: it does not
 	add  *delta.Add            // without statistics; nil: it is gone
 }
 
@@ -129,7 +133,7 @@ func touchedFiles(ctx context.Context, snap *delta.Snapshot, from, to int64) (ma
 			}
 			f := touched[a.Remove.Path]
 			if f == nil {
-				f = &touchedFile{was: a.Remove.DeletionVector}
+				f = &touchedFile{was: a.Remove.DeletionVector, gone: removedFile(a.Remove)}
 				touched[a.Remove.Path] = f
 			}
 			f.add, f.data = nil, f.data || a.Remove.DataChange
@@ -146,6 +150,15 @@ func touchedFiles(ctx context.Context, snap *delta.Snapshot, from, to int64) (ma
 		}
 	}
 	return touched, nil
+}
+
+// removedFile is a file as it was when it was removed; nil where that is not said.
+func removedFile(r *delta.Remove) *delta.Add {
+	if r.Size == nil || r.ExtendedFileMetadata == nil || !*r.ExtendedFileMetadata {
+		return nil
+	}
+	return &delta.Add{Path: r.Path, PartitionValues: r.PartitionValues, Size: *r.Size, DeletionVector: r.DeletionVector,
+		BaseRowID: r.BaseRowID, DefaultRowCommitVersion: r.DefaultRowCommitVersion}
 }
 
 // orders are those of rows that are read from the table, one after another; nil where nothing orders changes. Where a row

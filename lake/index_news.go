@@ -135,8 +135,11 @@ func (r *rowIndex) tell(c *keyindex.Change, done *delta.EditResult, news *indexN
 		c.Remove(path)
 		r.files.drop(path)
 	}
-	if news.note != "" {
+	switch {
+	case news.note != "":
 		c.Note(news.note)
+	case r.numbers():
+		c.Note(r.noteOf(done.Snapshot))
 	}
 	if r.window != nil {
 		for i := range news.written {

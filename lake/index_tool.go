@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	freshet "github.com/freshet-io/freshet"
@@ -36,6 +37,7 @@ type IndexInfo struct {
 	Dir           string         // where it lies
 	Table         string         // the id of its table
 	Key           []string       // its columns
+	Rows          bool           // the table has no key: entries are of rows that may be alike
 	Window        *DedupeOptions // of a table that takes no record twice; nil: of a keyed one
 	SequenceBytes int            // that each entry keeps; 0: the table has no sequence_by
 	Version       int64          // of the table that it shows; -1: it is being made
@@ -144,6 +146,12 @@ func (i *indexTool) index() (*rowIndex, *keyindex.Info, error) {
 		i.t.a.opts.Mode, i.t.a.opts.Dedupe = Append, d
 		*key = KeyOptions{Columns: d.Key, IndexDir: key.IndexDir}
 	}
+	if there && slices.Contains(info.Columns, rowColumn) {
+		i.t.a.opts.Mode = Mirror
+		key.Deletes, key.Of = HardDeletes, func(string) []string { return []string{} }
+		r, err := newRowIndex(i.t, i.snap)
+		return r, &info, err
+	}
 	if there && len(key.Columns) == 0 {
 		for _, c := range info.Columns {
 			key.Columns = append(key.Columns, c.Name)
@@ -214,6 +222,10 @@ func (i *indexTool) describe() (*IndexInfo, error) {
 		info.Columns = info.Columns[:len(d.Window.Key)]
 	}
 	for _, c := range info.Columns {
+		if c == rowColumn {
+			d.Rows = true
+			continue
+		}
 		d.Key = append(d.Key, c.Name)
 		if f, _ := i.snap.Schema().Lookup(c.Name); f == nil || f.Type.String() != c.Type {
 			d.Fault = fmt.Sprintf("its key column %s is of type %s, and the table has no such column", c.Name, c.Type)

@@ -43,8 +43,9 @@ func (o *TargetOptions) empties() bool { return o.Mode == Mirror && o.Key.Delete
 type KeyOptions struct {
 	// Columns are the columns of the key, of atomic types. None may be null.
 	Columns []string
-	// Of gives the key of each table, in the place of Columns: nil for a table that has none, which is refused. It is asked
-	// when the table is made or opened, and later, by any goroutine. Default: all have the key Columns.
+	// Of gives the key of each table, in the place of Columns: nil where it is not known, which is refused; no columns, and not nil, for
+	// a table that has no key. Mirror with HardDeletes takes that: its rows are told apart by all columns that the source has, and
+	// several may be alike. It is asked when the table is made or opened, and later, by any goroutine. Default: all have the key Columns.
 	Of func(table string) []string
 	// SequenceBy are the columns that order the changes of a key, first the one that weighs most; none may be null. A
 	// change below the row that is there is dropped. Default: none, changes come in the order of their lane.
@@ -119,10 +120,11 @@ func (o *TargetOptions) validate() error {
 // checkKey finds columns of the key, and of the sequence, that a table would not have.
 func (o *TargetOptions) checkKey(table string, rows *delta.Schema) error {
 	key := o.keyOf(table)
-	if o.Mode.keyed() && len(key) == 0 {
+	if o.Mode.keyed() && len(key) == 0 && !o.multiset(table) {
 		return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: table,
-			Msg: fmt.Sprintf("no key of the table is known, and mode %s tells rows apart by it", o.Mode),
-			Fix: "give the table a primary key in its database, or name a topic's key under keys; leave the table out, or use mode append"}
+			Msg: fmt.Sprintf("no key of the table is known, and mode %s with deletes: %s tells rows apart by it", o.Mode, o.Key.Deletes),
+			Fix: "give the table a primary key in its database, or name a topic's key under keys; leave the table out, or use mode append; " +
+				"mode mirror with deletes: hard takes tables of databases that have no key"}
 	}
 	columns := slices.Concat(key, o.Key.SequenceBy, o.Periods.Track, o.Periods.Ignore)
 	if o.Dedupe != nil {

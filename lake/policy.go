@@ -26,6 +26,9 @@ func (o *TargetOptions) modeText(table string) string {
 		return string(o.Mode)
 	}
 	text := string(o.Mode) + " by " + strings.Join(o.keyOf(table), ", ")
+	if o.multiset(table) {
+		text = string(o.Mode) + " by whole rows"
+	}
 	if len(o.Key.SequenceBy) > 0 {
 		text += ", ordered by " + strings.Join(o.Key.SequenceBy, ", ")
 	}

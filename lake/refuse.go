@@ -14,6 +14,11 @@ import (
 // becomes of the key without them.
 func (w *upsertWriter) refuse(ctx context.Context, i int, code freshet.Code, why string) (act, error) {
 	k := &w.keys[i]
+	if w.alike != nil {
+		w.reject(k.last, code, why)
+		w.acts[i] = actNone
+		return actNone, nil
+	}
 	blamed, err := w.blamed(ctx, i)
 	if err != nil {
 		return actNone, err

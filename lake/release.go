@@ -27,7 +27,7 @@ func (c *commit) beside(ctx context.Context) (*waiting, error) {
 		return c.replays, c.replays.make()
 	}
 	t := c.t
-	if !t.a.opts.Mode.keyed() {
+	if !t.a.opts.Mode.keyed() || t.a.opts.multiset(t.name) {
 		return nil, nil
 	}
 	if t.waitsStale.Swap(false) || t.waits == nil {

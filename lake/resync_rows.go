@@ -76,7 +76,7 @@ func newRetelling(t *table, log *table, past *delta.Snapshot, s swap) (*retellin
 			r.ignored = append(r.ignored, f.Name)
 		}
 	}
-	if !o.Mode.keyed() {
+	if !o.Mode.keyed() || o.multiset(t.name) {
 		return r, nil
 	}
 	r.key, r.paired = t.key(), column == ""

@@ -42,13 +42,14 @@ type upsert struct {
 
 	together *collapser // of rows
 
-	at     []keyindex.Position           // of each key
-	files  map[keyindex.FileID]delta.Add // those in which a key lies whose row may change
-	known  []byte                        // the order that the index has of each key
-	acts   []act                         // of each key
-	logged []deletion                    // deletes that found a row, where they are logged
-	stored *storedRows                   // nil: none was needed
-	past   *storedPeriods                // of a history, in the place of stored
+	alike  map[keyindex.Fingerprint]int64 // of a table without a key: the number of the next row of each content; nil: it has a key
+	at     []keyindex.Position            // of each key
+	files  map[keyindex.FileID]delta.Add  // those in which a key lies whose row may change
+	known  []byte                         // the order that the index has of each key
+	acts   []act                          // of each key
+	logged []deletion                     // deletes that found a row, where they are logged
+	stored *storedRows                    // nil: none was needed
+	past   *storedPeriods                 // of a history, in the place of stored
 
 	decided int64 // the version of the tombstones that it is found on
 	buried  int64 // that of its own; 0: it has none
@@ -95,6 +96,9 @@ const (
 // findOut finds out what the gathered rows do to the table as the snapshot has it. Rows that it cannot take are in
 // the rejects of their batches.
 func (u *upsert) findOut(ctx context.Context) error {
+	if u.t.a.opts.multiset(u.t.name) {
+		return u.findAlike(ctx)
+	}
 	if err := u.collapse(); err != nil {
 		return err
 	}
@@ -297,7 +301,7 @@ func (u *upsert) reject(row int32, code freshet.Code, why string) {
 	}
 	b := u.rows.batches[u.rows.from[row]]
 	r := keyReject{Reject: rowReject(b, int(u.rows.row[row]), code, why), row: row}
-	if code == freshet.CodePartialRow {
+	if code == freshet.CodePartialRow && !u.index.numbers() {
 		r.waits = u.waitingRow(&r)
 	}
 	u.rejects = append(u.rejects, r)

@@ -106,7 +106,7 @@ func (c *commit) noteBeside(ctx context.Context, w *upsertWriter) error {
 
 // prepare finds out what the gathered rows do to the snapshot, and writes it.
 func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.Metadata) (*upsertWriter, error) {
-	if err := c.t.bringIndex(ctx, snap); err != nil {
+	if err := c.t.bringIndex(ctx, snap, c.keyed.columns); err != nil {
 		return nil, err
 	}
 	to := meta
@@ -143,8 +143,8 @@ func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.
 	return w, nil
 }
 
-// bringIndex brings the table's key index to the snapshot.
-func (t *table) bringIndex(ctx context.Context, snap *delta.Snapshot) error {
+// bringIndex brings the table's key index to the snapshot. given are the columns that the source has.
+func (t *table) bringIndex(ctx context.Context, snap *delta.Snapshot, given []string) error {
 	if t.index != nil && !t.index.suits(snap) {
 		if err := t.index.close(); err != nil {
 			return err
@@ -160,6 +160,9 @@ func (t *table) bringIndex(ctx context.Context, snap *delta.Snapshot) error {
 	}
 	if err := t.lookAtTombstones(ctx, snap); err != nil {
 		return err
+	}
+	if given != nil {
+		t.index.given = given
 	}
 	return t.index.bring(ctx, snap)
 }
@@ -312,7 +315,7 @@ func (c *commit) quarantineKeys(ctx context.Context) error {
 // reads is the condition that the rows of the table meet on which the commit depends: those whose key lies between the
 // least and the greatest of ours.
 func (w *upsertWriter) reads() *expr.Expr {
-	if w.rows.empties || w.shared {
+	if w.rows.empties || w.shared || w.alike != nil {
 		return nil // all of them
 	}
 	var all []*expr.Expr

@@ -180,7 +180,7 @@ func (w *upsertWriter) put(ctx context.Context, keys []int, whole arrow.RecordBa
 	var inserted, updated []int32
 	var of []int
 	for n, i := range keys {
-		w.news.write(w.keys[i].key, w.keys[i].order)
+		w.news.write(w.entry(i), w.keys[i].order)
 		if w.acts[i] == actInsert {
 			inserted = append(inserted, int32(n))
 			continue

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
 )
 
@@ -48,10 +49,20 @@ func (s *Source) learnKey(ctx context.Context, rel *pgoutput.Rel) (bool, error) 
 	}
 	var primary []string
 	if of != nil {
-		primary = of.PrimaryKey
+		primary, t.Loose = of.PrimaryKey, of.Loose
 	}
-	if s.unkeyed(t, primary) {
-		return false, nil
+	if of != nil && of.Partition {
+		p, err := readPublication(ctx, s.catalog, s.o.Publication, s.server.version)
+		if err == nil && p.viaRoot(t) {
+			s.keyed(t, primary)
+			held, err := s.down.Resume(ctx, s.o.Table(t.Schema, t.Name), []freshet.Lane{s.server.lane()})
+			if _, was := held[s.server.lane()]; err != nil || !was { // it never was a table of its own
+				return false, err
+			}
+		}
+	}
+	if out, err := s.unkeyed(ctx, t, primary); out || err != nil {
+		return false, err
 	}
 	s.keyed(t, primary)
 	return true, nil

@@ -226,7 +226,8 @@ order by a.attrelid, a.attnum`, oids(tables))
 // readLeaves fills in what holds the rows of the tables.
 func readLeaves(ctx context.Context, conn *pgconn.PgConn, tables map[string]*catalogTable) error {
 	found, err := query(ctx, conn, `
-select root.oid, t.relid::oid, n.nspname, c.relname, pg_catalog.pg_relation_size(t.relid) / 8192, c.reltuples::int8
+select root.oid, t.relid::oid, n.nspname, c.relname, pg_catalog.pg_relation_size(t.relid) / 8192, c.reltuples::int8,
+  c.relreplident
 from unnest($1::oid[]) root(oid)
   join pg_catalog.pg_class r on r.oid = root.oid and r.relkind in ('r', 'p'),
   lateral (select root.oid as relid where r.relkind = 'r'
@@ -245,6 +246,9 @@ order by root.oid, n.nspname, c.relname`, oids(tables))
 		c.Pages += l.Pages
 		if c.Kind == 'p' && number(r[5]) > 0 {
 			c.Rows = max(c.Rows, 0) + number(r[5])
+		}
+		if c.Kind == 'p' && Identity(r[6][0]) != IdentityFull {
+			c.Loose = append(c.Loose, l.Name)
 		}
 	}
 	return nil
@@ -289,6 +293,15 @@ type publication struct {
 type published struct {
 	Columns []string // nil: all
 	Filter  string   // "": all rows
+}
+
+// viaRoot reports whether the rows of a partition come as those of the table that it is a part of. The log describes it all the same.
+func (p *publication) viaRoot(t *Table) bool {
+	if p == nil {
+		return false
+	}
+	_, itself := p.Tables[t.String()]
+	return p.ViaRoot && !itself
 }
 
 // restrict leaves the columns of the table that the publication has, and notes which rows.

@@ -192,7 +192,8 @@ func (s *Source) reshape(ctx context.Context, f *feed, t *Table, heard bool) (ma
 	left := map[string]bool{}
 	var wider []arrow.Field
 	var added []string
-	for _, one := range s.o.ddlOf(f.sourceName()).reshapings(t, f.table, wanted, known) {
+	all := s.o.ddlOf(f.sourceName()).reshapings(t, f.table, wanted, known)
+	for _, one := range all {
 		switch {
 		case one.policy == Fail && heard:
 			return nil, changed(t, one.what, s.here())
@@ -209,7 +210,12 @@ func (s *Source) reshape(ctx context.Context, f *feed, t *Table, heard bool) (ma
 		}
 		s.o.Log.Warn("the table was changed", "table", t.String(), "what", one.what, "policy", string(one.policy))
 	}
-	if err := s.fill(ctx, f, added); err != nil {
+	if s.alike(f) {
+		err = s.reload(ctx, f, t, known, all)
+	} else {
+		err = s.fill(ctx, f, added)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if len(wider) > 0 {

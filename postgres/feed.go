@@ -93,7 +93,7 @@ func (f *feed) change(m *pgoutput.Message, o *origin) {
 		known = nil
 	}
 	switch {
-	case before.out && after.out:
+	case before.out && (after.out || m.Kind == pgoutput.Delete):
 	case m.Kind == pgoutput.Insert || before.out:
 		f.row(freshet.Insert, m.New, known, false, o, after)
 	case m.Kind == pgoutput.Delete || after.out:

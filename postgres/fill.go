@@ -20,6 +20,12 @@ import (
 // What of the log a chunk shows and comes behind it all the same, since it became visible out of order, is returned again in order
 // up to what the chunk has.
 
+// alike reports whether rows of the feed's table have no key, and are told apart by all of their columns.
+func (s *Source) alike(f *feed) bool {
+	key := s.Key(f.name)
+	return s.o.Keyed && s.o.Alike && key != nil && len(key) == 0
+}
+
 // loads are all that is being read of the feed's table: its history, and columns that were added.
 func (f *feed) loads() []*load {
 	all := slices.Clone(f.fills)
@@ -121,11 +127,16 @@ func (h *history) precede(w *window) error {
 		return nil
 	}
 	b, err := h.clear(w)
-	if err == nil {
+	switch {
+	case err != nil:
+		return err
+	case l.again:
+		w.begun, w.place = true, 1
+	default:
 		l.done = clearSeq + 1
-		h.s.ready = append(h.s.ready, b)
 	}
-	return err
+	h.s.ready = append(h.s.ready, b)
+	return nil
 }
 
 // clear is the batch that says that the rows of a table are gone in whose place another was made.
@@ -135,7 +146,11 @@ func (h *history) clear(w *window) (*freshet.Batch, error) {
 	b := l.batch(clearSeq, clearSeq+1)
 	behind, first := l.feed.state(1)
 	b.Behind = behind
-	switch h.s.o.ddlOf(l.feed.sourceName()).Truncate {
+	policy := h.s.o.ddlOf(l.feed.sourceName()).Truncate
+	if l.again { // they come again with this chunk
+		policy, b.Last, b.Unfinished = Apply, w.seq, true
+	}
+	switch policy {
 	case Fail:
 		return nil, l.feed.emptied(how, l.feed.lane.Position(l.feed.after))
 	case Keep:

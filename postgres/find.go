@@ -35,7 +35,7 @@ func FindTable(ctx context.Context, address string, options *Options, table stri
 		if o.Table(t.Schema, t.Name) != table {
 			continue
 		}
-		f := &Found{Schema: t.Schema, Name: t.Name}
+		f := &Found{Schema: t.Schema, Name: t.Name, Key: []string{}}
 		for _, c := range rowKey(&t.Table, t.PrimaryKey) {
 			f.Key = append(f.Key, columnName(c))
 		}

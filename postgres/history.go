@@ -262,7 +262,10 @@ func (h *history) finish(l *load) {
 	h.s.ready = append(h.s.ready, l.batch(l.done, wholeHistory))
 	h.observe(l, true)
 	what := "loaded"
-	if l.fill {
+	switch {
+	case l.again:
+		what = "loaded again"
+	case l.fill:
 		what = "read rows again for new columns"
 	}
 	h.s.o.Log.Info(what, "table", l.feed.name, "rows", l.read)

@@ -46,6 +46,7 @@ type load struct {
 	upto    bound         // of the last of these
 	ended   bool          // that was the last of all
 	fill    bool          // rows are read again, for a column that was added; else they are the table's history
+	again   bool          // the table was loaded before, and the rows that came of that go; see again.go
 	windows []*window     // by seq
 	spare   []*rows       // of windows that are closed
 	plan    *plan         // of the chunk behind the windows; nil: none is made

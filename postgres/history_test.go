@@ -218,9 +218,14 @@ func TestHistory_ChurnCutsAndParked_TablesAndLogsEqualTheSource(t *testing.T) {
 // disturb runs the pipeline while random transactions go on, and kills it, ends it, or connections of its, at random.
 func (m *mirror) disturb(t *testing.T, seed uint64, mode lake.Mode) {
 	t.Helper()
+	m.disturbed(t, seed, mode, churnAll(t, m.address, seed, 150))
+}
+
+// disturbed is disturb while something goes on that wait waits for.
+func (m *mirror) disturbed(t *testing.T, seed uint64, mode lake.Mode, wait func()) {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 99))
 	conn := connect(t, m.address)
-	wait := churnAll(t, m.address, seed, 150)
 	for range 12 {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

@@ -209,7 +209,10 @@ func (w *window) batch(p *part) *freshet.Batch {
 		b.Seqs[i], b.Places[i] = w.seq, w.place+int32(i)
 		b.Stamps[i] = freshet.Stamp{Ordinal: first + int64(i), Committed: w.at}
 	}
-	if w.load.fill {
+	switch {
+	case w.load.again:
+		b.Kinds = slices.Repeat([]freshet.Kind{freshet.Insert}, n)
+	case w.load.fill:
 		b.Kinds = slices.Repeat([]freshet.Kind{freshet.UpdatePostimage}, n) // they tell what is already there
 	}
 	for i := range b.Rejects {

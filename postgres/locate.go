@@ -105,7 +105,7 @@ func (s *Source) remade(ctx context.Context, f *feed, oid uint32, from int64) er
 
 // beginLoad has the load go on where the table downstream has it, or else begin there.
 func (s *Source) beginLoad(ctx context.Context, l *load, from int64) error {
-	p, err := s.down.Resume(ctx, l.feed.name, []freshet.Lane{l.lane})
+	p, err := s.down.Resume(ctx, l.feed.name, []freshet.Lane{l.feed.lane, l.lane}) // a change log beside it may lack the newer one alone
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (s *Source) locate(ctx context.Context, f *feed, start pgoutput.LSN, late b
 			return err
 		}
 	}
-	return nil
+	return s.resumeAgain(ctx, f)
 }
 
 // relocate asks anew where all tables go on, of which another copy of the pipeline may have moved any. What was read of them and not

@@ -28,6 +28,9 @@ type Options struct {
 	// Keyed says that rows go to tables that tell them apart by their key: of the tables that a pattern with * selects, those
 	// without a key are left out then, and one that is named is an error.
 	Keyed bool
+	// Alike says, with Keyed, that these tables take rows without a key, too, of which several may be alike. Then only those tables are
+	// left out, or are an error, of which the log does not tell whole rows: that have neither a key nor REPLICA IDENTITY FULL.
+	Alike bool
 	// Types are choices among the types of columns.
 	Types Types
 	// History says how the rows are loaded that are in the tables already.

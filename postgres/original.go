@@ -113,10 +113,10 @@ type Original struct {
 }
 
 // Table is one of the tables, of which those columns are compared that known, the schema of the table that its rows go to, has. Errors:
-// CodeUnavailable for one without a key.
+// CodeUnavailable for one without a key, unless the options have such tables mirrored.
 func (o *Originals) Table(ctx context.Context, schema, name string, known *arrow.Schema) (*Original, error) {
 	r, err := o.Whole(ctx, schema, name, known, false)
-	if err == nil && len(r.key) == 0 {
+	if err == nil && len(r.key) == 0 && !o.o.Alike {
 		err = &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput, Place: r.table.String(),
 			Msg: "the table has no key, by which its rows could be told apart", Fix: "give it a primary key"}
 	}
@@ -229,7 +229,7 @@ func (r *Original) Columns() []string {
 // OriginalRows are rows of a table, lent for the call. See quality.Rows.
 type OriginalRows struct {
 	Batch    arrow.RecordBatch
-	Marks    []uint64 // the transaction that made the row what it is
+	Marks    []uint64 // the transaction that made the row what it is; without a key, what tells the row from others as long as it is as it is
 	Times    []int64  // when that was committed, if the server keeps that
 	Rejected []bool
 }
@@ -350,6 +350,9 @@ func (r *Original) present(ctx context.Context, keys [][]string, each func(Origi
 	var where []string
 	for part := range slices.Chunk(keys, lookKeys) {
 		where = append(where, r.keysAre(part))
+	}
+	if len(r.key) == 0 {
+		where = []string{""} // only who asked knows which rows these are
 	}
 	high, err = r.at(ctx, where, each)
 	return high, settled, err
@@ -489,6 +492,9 @@ func (r *Original) copy(ctx context.Context, where string, each func(OriginalRow
 		times = "(extract(epoch from pg_xact_commit_timestamp(xmin)) * 1000000)::int8"
 	}
 	sql := strings.Replace(selectOf(&marked, r.table.from(), where), `"cmin"`, times, 1)
+	if len(r.key) == 0 { // a transaction may have made several rows that are alike
+		sql = strings.Replace(sql, `"xmin"`, "hashtextextended(tableoid::text || ctid::text || xmin::text, 0)", 1)
+	}
 	return copyRows(ctx, r.of.conn, sql, made, partBytes, full, reject)
 }
 
@@ -498,6 +504,10 @@ const oidInt8 = 20
 // keyAlone takes of a row that cannot be taken the key alone, and reports whether that can.
 func (r *Original) keyAlone(made *rows, t *Table, line []byte) bool {
 	for i, v := range bytes.Split(line, []byte{'\t'}) {
+		if len(r.key) == 0 {
+			made.undo()
+			return false
+		}
 		if !slices.Contains(r.key, t.Columns[i].Name) {
 			made.null(i)
 			continue

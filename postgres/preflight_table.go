@@ -59,11 +59,15 @@ func (f *facts) checkIdentity(o *Options, t *catalogTable, object string) []Find
 		byIndex = "ALTER TABLE " + t.quoted() + " REPLICA IDENTITY USING INDEX " + quoteName(t.Candidate) + ";"
 	}
 	switch {
+	case keyed && o.Alike && t.keyless(o) != "":
+		return []Finding{{f.leaves(o, t), object, "found partitions without REPLICA IDENTITY FULL, and no key: the log would not tell which " +
+			"row of them a delete or an update takes away; a partition does not follow its table in that", fullIdentity(&t.Table)}}
 	case keyed && t.keyless(o) != "":
-		return []Finding{{f.leaves(o, t), object, "found neither a primary key nor an index as its replica identity: a mirror tells " +
-			"rows apart by that; a pipeline of mode append keeps its changes", byIndex}}
+		return []Finding{{f.leaves(o, t), object, "found neither a primary key nor an index as its replica identity: " + t.keyless(o) +
+			"; mode mirror with deletes: hard and no filter takes it as it is, and mode append its changes", byIndex}}
 	case t.Identity == IdentityFull && len(t.PrimaryKey) == 0:
-		return []Finding{{Notes, object, "found no primary key: rows are told apart by all of their columns", ""}}
+		return []Finding{{Notes, object, "found no primary key: rows are told apart by all of their columns, and several may be alike; " +
+			"it is loaded in one transaction, and read whole when it is compared", ""}}
 	case keyed:
 		return nil
 	case len(t.PrimaryKey) > 0:
@@ -71,12 +75,16 @@ func (f *facts) checkIdentity(o *Options, t *catalogTable, object string) []Find
 			"published, the server refuses updates and deletes of applications",
 			"ALTER TABLE " + t.quoted() + " REPLICA IDENTITY DEFAULT;"}}
 	}
-	if byIndex == "" && !o.Keyed {
-		byIndex = "ALTER TABLE " + t.quoted() + " REPLICA IDENTITY FULL;"
+	if byIndex == "" && (!o.Keyed || o.Alike) {
+		byIndex = fullIdentity(&t.Table)
 	}
 	why := ""
-	if o.Keyed && byIndex == "" {
-		why = "; give it a primary key, by which a mirror tells rows apart"
+	switch {
+	case o.Keyed && byIndex == "":
+		why = "; give it a primary key: the mode, the policy for deletes or a step of the pipeline needs one"
+	case o.Alike:
+		why = ". That is so where rows are only inserted, too: the statement costs nothing there, as the log has more only of updates " +
+			"and deletes"
 	}
 	return []Finding{{f.leaves(o, t), object, "found neither a primary key nor another replica identity: while the table is published, " +
 		"the server refuses updates and deletes of applications" + why, byIndex}}

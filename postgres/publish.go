@@ -41,12 +41,19 @@ func (s *Source) published(ctx context.Context) ([]*catalogTable, error) {
 	if err := s.rejoin(ctx, conn, p, all); err != nil {
 		return nil, err
 	}
-	read := slices.DeleteFunc(all, func(t *catalogTable) bool {
-		_, is := p.Tables[t.String()]
-		return !is || s.unkeyed(&t.Table, t.PrimaryKey)
-	})
-	for _, t := range read {
-		p.restrict(t)
+	var read []*catalogTable
+	for _, t := range all {
+		if _, is := p.Tables[t.String()]; !is {
+			continue
+		}
+		out, err := s.unkeyed(ctx, &t.Table, t.PrimaryKey)
+		if err != nil {
+			return nil, err
+		}
+		if !out {
+			p.restrict(t)
+			read = append(read, t)
+		}
 	}
 	return read, s.none(read)
 }
@@ -87,9 +94,12 @@ func (s *Source) publishable(all []*catalogTable) (read []*catalogTable, err err
 		case why == "":
 			read = append(read, t)
 		case named(s.o.Tables, t.Schema, t.Name):
+			fix := "freshet check has the SQL that mends it;"
+			if s.o.Alike && t.Persistence == 'p' && len(t.rowKey()) == 0 {
+				fix = fullIdentity(&t.Table)
+			}
 			return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: t.String(),
-				Msg: "the table is not to be published: " + why,
-				Fix: "freshet check has the SQL that mends it; or leave it out of tables"}
+				Msg: "the table is not to be published: " + why, Fix: fix + " or leave it out of tables"}
 		default:
 			s.o.Log.Warn("a table is left out", "table", t.String(), "why", why)
 		}
@@ -97,13 +107,49 @@ func (s *Source) publishable(all []*catalogTable) (read []*catalogTable, err err
 	return read, nil
 }
 
-// unkeyed reports, and tells, that a table is left out since it has no key and a pattern selects it.
-func (s *Source) unkeyed(t *Table, primary []string) bool {
-	if !s.o.Keyed || named(s.o.Tables, t.Schema, t.Name) || len(rowKey(t, primary)) > 0 {
-		return false
+// unkeyed reports, and tells, that a table is left out since it has no key that it needs and a pattern selects it. Errors: CodeBadValue
+// for one that lacks REPLICA IDENTITY FULL alone and is named, or was read before.
+func (s *Source) unkeyed(ctx context.Context, t *Table, primary []string) (bool, error) {
+	why := keyless(&s.o, t, primary)
+	if why == "" {
+		return false, nil
 	}
-	s.o.Log.Warn("a table is left out", "table", t.String(), "why", "no key")
-	return true
+	if !s.o.Alike {
+		if named(s.o.Tables, t.Schema, t.Name) {
+			return false, nil // Downstream refuses it
+		}
+		s.o.Log.Warn("a table is left out", "table", t.String(), "why", why)
+		return true, nil
+	}
+	s.keyed(t, primary)
+	held, err := s.down.Resume(ctx, s.o.Table(t.Schema, t.Name), []freshet.Lane{s.server.lane()})
+	if err != nil {
+		return false, err
+	}
+	if _, read := held[s.server.lane()]; read || named(s.o.Tables, t.Schema, t.Name) {
+		return false, partialIdentity(t)
+	}
+	s.o.Log.Warn("a table is left out", "table", t.String(), "why", why, "fix", fullIdentity(t))
+	return true, nil
+}
+
+// partialIdentity says that a table without a key does not tell whole rows, and what mends that.
+func partialIdentity(t *Table) error {
+	return &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: t.String(), Msg: "the table has " + needsFull,
+		Fix: fullIdentity(t) + " or leave it out of tables"}
+}
+
+// fullIdentity is the SQL that has the log tell whole rows: partitions do not follow their table in that.
+func fullIdentity(t *Table) string {
+	var names []string
+	if t.Identity != IdentityFull {
+		names = append(names, t.quoted())
+	}
+	var sql []string
+	for _, name := range append(names, t.Loose...) {
+		sql = append(sql, "ALTER TABLE "+name+" REPLICA IDENTITY FULL;")
+	}
+	return strings.Join(sql, " ")
 }
 
 func (s *Source) none(read []*catalogTable) error {

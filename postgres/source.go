@@ -83,7 +83,7 @@ func NewSource(address string, o *Options) (*Source, error) {
 }
 
 // Key is the key of the table that rows go to: the columns of the primary key in the source, or else of the index that is its
-// replica identity; nil: it has none, or is not read. It is known before Downstream hears of the table. Safe for concurrent
+// replica identity; empty, and not nil: it has none; nil: it is not read. It is known before Downstream hears of the table. Safe for concurrent
 // use.
 func (s *Source) Key(table string) []string {
 	s.mu.Lock()

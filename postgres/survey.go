@@ -73,11 +73,22 @@ func (t *catalogTable) unfit(o *Options) string {
 }
 
 // keyless says that the table has no key where it needs one.
-func (t *catalogTable) keyless(o *Options) string {
-	if o.Keyed && len(t.rowKey()) == 0 {
-		return "no key: a mirror tells rows apart by it"
+func (t *catalogTable) keyless(o *Options) string { return keyless(o, &t.Table, t.PrimaryKey) }
+
+// tellsRows reports whether the log has the whole row that a delete or an update takes away.
+func (t *Table) tellsRows() bool { return t.Identity == IdentityFull && len(t.Loose) == 0 }
+
+// needsFull says why a table without a key is not mirrored.
+const needsFull = "no key, and no REPLICA IDENTITY FULL: the log would not tell which row a delete or an update takes away"
+
+func keyless(o *Options, t *Table, primary []string) string {
+	switch {
+	case !o.Keyed || len(rowKey(t, primary)) > 0 || o.Alike && t.tellsRows():
+		return ""
+	case o.Alike:
+		return needsFull
 	}
-	return ""
+	return "no key, and the mode, the policy for deletes or a step of the pipeline needs one"
 }
 
 // rowKey is the key that rows of the table are told apart by: the columns of the index that is its replica identity, since the log

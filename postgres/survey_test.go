@@ -42,7 +42,7 @@ func TestOpen_TableWithoutIdentity_NotPublished(t *testing.T) {
 		m.options.Tables, m.options.Keyed = []string{"public.bare", "public.keyed"}, true
 		m.fails(t, freshet.CodeBadValue, "not to be published: no primary key")
 		m.options.Tables = []string{"public.whole_rows"}
-		m.fails(t, freshet.CodeBadValue, "no key: a mirror")
+		m.fails(t, freshet.CodeBadValue, "no key, and the mode")
 		m.options.Tables = []string{"public.*"}
 		m.catchUp(t)
 		do(t, conn, "insert into public.bare values (1); update public.bare set a = 2; insert into public.keyed (id) values (1)")

@@ -9,6 +9,7 @@ type Table struct {
 	Name     string
 	Identity Identity
 	Columns  []Column // in the order in which rows have them
+	Loose    []string // partitions, quoted, that have an identity of their own which is not FULL; only the catalog tells
 }
 
 // Identity is what the log tells of a row before an update or a delete: REPLICA IDENTITY.

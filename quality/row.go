@@ -19,15 +19,21 @@ import (
 // goroutine uses it.
 type reader struct {
 	seed    maphash.Seed
+	second  maphash.Seed
 	names   []string // of all columns that are compared
 	keys    []string // of those of the key
+	alike   bool     // there is no key, and keys are all columns: rows that are the same have a key of their own
 	columns []arrow.Array
 	key     []arrow.Array
 	scratch []byte
 }
 
 func newReader(o Origin) *reader {
-	return &reader{seed: maphash.MakeSeed(), names: o.Columns(), keys: o.Key()}
+	r := &reader{seed: maphash.MakeSeed(), second: maphash.MakeSeed(), names: o.Columns(), keys: o.Key()}
+	if r.alike = len(r.keys) == 0; r.alike {
+		r.keys = r.names
+	}
+	return r
 }
 
 // bind takes up a batch with all columns that are compared.
@@ -60,8 +66,13 @@ func columnsOf(batch arrow.RecordBatch, names []string, into []arrow.Array) ([]a
 	return into, nil
 }
 
-// keyOf is the key of a row, as the source writes its values; ok is false when one is null.
+// keyOf is the key of a row, as the source writes its values; ok is false when one is null. Without a key it is a hash of 128 bits of all
+// values.
 func (r *reader) keyOf(row int) (key []string, ok bool, err error) {
+	if r.alike {
+		content, err := r.content(row)
+		return []string{content}, true, err
+	}
 	key = make([]string, len(r.key))
 	for i, column := range r.key {
 		if column.IsNull(row) {
@@ -72,6 +83,33 @@ func (r *reader) keyOf(row int) (key []string, ok bool, err error) {
 		}
 	}
 	return key, true, nil
+}
+
+// content is a hash of the values of the key's columns, nulls among them.
+func (r *reader) content(row int) (_ string, err error) {
+	r.scratch = r.scratch[:0]
+	for i, column := range r.key {
+		if r.scratch, err = appendValue(r.scratch, column, row); err != nil {
+			return "", fmt.Errorf("column %s: %w", r.keys[i], err)
+		}
+	}
+	sum := binary.LittleEndian.AppendUint64(nil, maphash.Bytes(r.seed, r.scratch))
+	return string(binary.LittleEndian.AppendUint64(sum, maphash.Bytes(r.second, r.scratch))), nil
+}
+
+// values are those of a row, for people.
+func (r *reader) values(row int) []string {
+	all := make([]string, len(r.columns))
+	for i, column := range r.columns {
+		var err error
+		if all[i], err = text(column, row); err != nil || column.IsNull(row) {
+			all[i] = strings.Clone(column.ValueStr(row))
+		}
+		if column.IsNull(row) {
+			all[i] = "NULL"
+		}
+	}
+	return all
 }
 
 // choose tells of each row of these columns of the key whether it is covered.

@@ -26,6 +26,7 @@ type looked struct {
 	is       bool // it has looked
 	rows     []rowState
 	rejected bool
+	values   []string // of rows that have no key, for people
 }
 
 // rowState is a row as far as it is compared.
@@ -62,25 +63,54 @@ func (v *verifier) settle(ctx context.Context, keys map[string]*candidate) error
 	if err := v.lookAtTable(ctx, keys, 0); err != nil {
 		return err
 	}
-	v.decide(keys, func(c *candidate) (Class, bool) { return Duplicate, len(c.table.rows) > 1 })
+	if !v.rows.alike {
+		v.decide(keys, func(c *candidate) (Class, bool) { return Duplicate, len(c.table.rows) > 1 })
+	}
 	until := time.Now().Add(v.o.Wait)
 	for len(keys) > 0 && !v.result.More {
 		high, settled, err := v.lookAtSource(ctx, keys)
 		if err != nil {
 			return err
 		}
-		v.decide(keys, func(c *candidate) (Class, bool) { return c.verdict(settled && c.source.same(&c.before[0])) })
+		v.decide(keys, func(c *candidate) (Class, bool) {
+			if v.rows.alike {
+				return Missing, settled && c.source.stayed(&c.before[0]) > len(c.table.rows)
+			}
+			return c.verdict(settled && c.source.same(&c.before[0]))
+		})
 		if len(keys) == 0 || time.Now().After(until) {
 			break
 		}
 		if err := v.lookAtTable(ctx, keys, high); err != nil {
 			return err
 		}
-		v.decide(keys, func(c *candidate) (Class, bool) { return c.verdict(settled && c.table.same(&c.before[1])) })
+		v.decide(keys, func(c *candidate) (Class, bool) {
+			if v.rows.alike {
+				return Extra, settled && c.table.stayed(&c.before[1]) > len(c.source.rows)
+			}
+			return c.verdict(settled && c.table.same(&c.before[1]))
+		})
 	}
 	v.result.Undecided += int64(len(keys))
 	clear(keys)
 	return nil
+}
+
+// stayed is how many rows both looks have found: so many there were all the time between.
+func (l *looked) stayed(o *looked) (n int) {
+	if !l.is || !o.is {
+		return 0
+	}
+	before := make(map[uint64]bool, len(o.rows))
+	for _, r := range o.rows {
+		before[r.mark] = true
+	}
+	for _, r := range l.rows {
+		if before[r.mark] {
+			n++
+		}
+	}
+	return n
 }
 
 // verdict is what is wrong with the key; certain says that the newest looks at both sides must be equal.
@@ -118,7 +148,13 @@ func (v *verifier) decide(keys map[string]*candidate, judge func(c *candidate) (
 		if !wrong {
 			continue
 		}
-		d := Difference{Class: class, Key: splitKey(key), Mark: c.source.mark()}
+		d := Difference{Class: class, Rows: 1, Key: splitKey(key), Mark: c.source.mark()}
+		if v.rows.alike {
+			d.Rows, d.Key = int64(len(c.source.rows)-len(c.table.rows)), c.source.values
+			if class == Extra {
+				d.Rows, d.Key = -d.Rows, c.table.values
+			}
+		}
 		if class == Stale || class == Different {
 			for i, hash := range c.source.rows[0].hashes {
 				if c.table.rows[0].hashes[i] != hash {
@@ -187,7 +223,13 @@ func (v *verifier) look(rows Rows, keys map[string]*candidate, side func(c *cand
 		if rows.Times != nil {
 			state.time = rows.Times[row]
 		}
-		if state.hashes, err = v.rows.hashes(row); err != nil {
+		switch {
+		case !v.rows.alike:
+			state.hashes, err = v.rows.hashes(row)
+		case at.values == nil:
+			at.values = v.rows.values(row)
+		}
+		if err != nil {
 			return err
 		}
 		at.rows = append(at.rows, state)

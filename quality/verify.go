@@ -11,14 +11,15 @@ import (
 
 // Origin is a table where its rows come from. One goroutine uses it.
 type Origin interface {
-	// Key are the columns of the key, which no two rows share.
+	// Key are the columns of the key, which no two rows share. None: rows are told apart by all columns, and several may be alike; then
+	// a key of Look stands for rows that are alike, and nobody but Verify can tell which.
 	Key() []string
 	// Columns are the columns that are compared, those of the key among them.
 	Columns() []string
 	// Scan hands over the rows, in parts that may be of different moments, in the types and values that the table would have. share
 	// is how many of them are wanted: of stretches of the key's order that it chooses, by the seed, where it can.
 	Scan(ctx context.Context, share float64, seed uint64, each func(Rows) error) (Coverage, error)
-	// Look hands over the rows of these keys as they are at one moment, with marks: two rows of a key with one mark are the
+	// Look hands over the rows of these keys as they are at one moment, or all rows, with marks: two rows of a key with one mark are the
 	// same, and were so all the time between. high is a seq that everything ends at or before that the moment shows. settled
 	// tells that it shows all that the log told of before Look was called.
 	Look(ctx context.Context, keys [][]string, each func(Rows) error) (high int64, settled bool, err error)
@@ -70,10 +71,11 @@ const (
 // Classes are all classes of differences.
 func Classes() []Class { return []Class{Missing, Extra, Stale, Different, Duplicate} }
 
-// Difference is a row that is wrong in the table.
+// Difference is a row that is wrong in the table, or, where there is no key, rows that are alike.
 type Difference struct {
 	Class   Class
-	Key     []string // as the source writes the values
+	Rows    int64    // how many there are too many, or are missing; 1 where there is a key
+	Key     []string // as the source writes the values; all values of the row where there is no key
 	Columns []string // that differ, for Stale and Different
 	Mark    uint64   // of the source's row when it was last looked at; 0: there was none, or none was looked at
 }
@@ -248,7 +250,7 @@ func (v *verifier) note(rows Rows, into *ledgerSide) error {
 			return err
 		}
 		if !whole { // no row of the source is so
-			v.found(Difference{Class: Extra, Key: key})
+			v.found(Difference{Class: Extra, Rows: 1, Key: key})
 			continue
 		}
 		hash, size, err := v.rows.hash(row)
@@ -268,7 +270,7 @@ func (v *verifier) note(rows Rows, into *ledgerSide) error {
 // found takes note of a difference.
 func (v *verifier) found(d Difference) {
 	r := v.result
-	r.Counts[d.Class]++
+	r.Counts[d.Class] += d.Rows
 	if len(r.Differences) < v.o.List {
 		r.Differences = append(r.Differences, d)
 	}

@@ -154,7 +154,7 @@ func (d *draft) remarks(p *Pipeline) string {
 }
 
 func tableLine(t postgres.Surveyed) string {
-	key := "no key: rows are told apart by all of their columns"
+	key := "no key: rows are told apart by all of their columns, and several may be alike"
 	if len(t.Key) > 0 {
 		key = "key " + strings.Join(t.Key, ", ")
 	}

@@ -119,6 +119,7 @@ func (p *Pipeline) postgresOptions() *postgres.Options {
 		o.TableDDL[t.Name] = t.Value.policies()
 	}
 	o.Keyed = p.Target.Delta != nil && p.Target.Delta.keyed() && len(p.Target.Delta.Key) == 0
+	o.Alike = o.Keyed && p.takesRowsAlike()
 	if t := p.Target.Delta; t != nil && !p.empties() {
 		o.DDL.Truncate = cmp.Or(o.DDL.Truncate, postgres.Keep)
 	}
@@ -129,6 +130,14 @@ func (p *Pipeline) postgresOptions() *postgres.Options {
 func (p *Pipeline) empties() bool {
 	t := p.Target.Delta
 	return t.Mode == "append" && t.Dedupe == nil || t.Mode == "mirror" && (t.Deletes == "" || t.Deletes == "hard")
+}
+
+// takesRowsAlike reports whether tables without a key can be mirrored: where nothing but a whole row is asked for to take one away. A filter
+// makes a delete of a row that it drops, and what it drops could be like another row in what a later step leaves of it.
+func (p *Pipeline) takesRowsAlike() bool {
+	t := p.Target.Delta
+	filters := slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Filter != nil })
+	return t.Mode == "mirror" && (t.Deletes == "" || t.Deletes == "hard") && len(t.SequenceBy) == 0 && !filters
 }
 
 // takesRowsAgain reports whether a row may come again, as it is: where rows are ordered by their values it would count as late.

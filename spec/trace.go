@@ -41,7 +41,11 @@ func (p *Pipeline) Trace(ctx context.Context, o *TraceOptions) (*Traced, error) 
 	if err != nil {
 		return nil, err
 	}
-	if len(columns) == 0 || len(columns) != len(o.Key) {
+	if p.Source.Postgres != nil && len(columns) == 0 {
+		return nil, &freshet.Error{Code: freshet.CodeUnavailable, Class: freshet.ClassInput, Place: o.Table,
+			Msg: "the table has no key: nothing says which of its rows was which before", Fix: "query its change log"}
+	}
+	if len(columns) != len(o.Key) {
 		return nil, &freshet.Error{Code: freshet.CodeUsage, Class: freshet.ClassInput, Place: "key",
 			Msg: fmt.Sprintf("found %d values, wanted those of the columns %s", len(o.Key), strings.Join(columns, ", ")),
 			Fix: "give one value for each column of the key, in this order"}

@@ -3,6 +3,7 @@ package spec
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -21,6 +22,7 @@ type Verified struct {
 	At     string // the position that the table was at
 	// Filling are columns that were not compared: rows are still being read again for them, since they were added.
 	Filling []string
+	Alike   bool // it has no key, and rows that differ are not mended one by one: it has to be loaded again
 	*quality.Result
 }
 
@@ -87,6 +89,14 @@ func (p *Pipeline) Verify(ctx context.Context, o *VerifyOptions, each func(*Veri
 	return nil
 }
 
+// Remedy is the command that makes the table equal its source.
+func (p *Pipeline) Remedy(v *Verified) string {
+	if v.Alike {
+		return fmt.Sprintf("freshet pipeline resync %s --table %s", p.FullName(), v.Table)
+	}
+	return fmt.Sprintf("freshet verify %s --table %s --repair", p.FullName(), v.Table)
+}
+
 // verifiable is an error when the tables of the pipeline are not to equal their source.
 func (p *Pipeline) verifiable() error {
 	why := ""
@@ -135,7 +145,7 @@ func (p *Pipeline) verify(ctx context.Context, originals *postgres.Originals, of
 	}
 	original.LeaveOut(compared.LeftOut())
 	how := o.Options
-	if o.Repair {
+	if o.Repair && len(original.Key()) > 0 {
 		how.Mend = func(ctx context.Context, wrong []quality.Difference) error {
 			keys, several := mendKeys(wrong)
 			if err := compared.TakeOut(ctx, several); err != nil {
@@ -154,7 +164,7 @@ func (p *Pipeline) verify(ctx context.Context, originals *postgres.Originals, of
 		return nil, err
 	}
 	return &Verified{Table: table, Source: of[0] + "." + of[1], At: originals.Lane().Position(result.View.Position),
-		Filling: compared.LeftOut(), Result: result}, nil
+		Filling: compared.LeftOut(), Alike: len(original.Key()) == 0, Result: result}, nil
 }
 
 // mendKeys are the keys of differences as the source takes them, and those of which the table has several rows.

@@ -3,7 +3,6 @@ package spec
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -190,7 +189,7 @@ func (s *Supervised) compareOnce(ctx context.Context, v *Verification) error {
 			return ctx.Err()
 		}}
 	err := s.p.Verify(ctx, o, func(v *Verified) error {
-		s.compared(c.found(v))
+		s.compared(c.found(v), s.p.Remedy(v))
 		return nil
 	})
 	if ctx.Err() != nil {
@@ -199,8 +198,8 @@ func (s *Supervised) compareOnce(ctx context.Context, v *Verification) error {
 	return errors.Join(err, c.keep(ctx, s.b.opts.EngineInfo))
 }
 
-// compared tells of a comparison.
-func (s *Supervised) compared(c lake.Comparison) {
+// compared tells of a comparison, and what makes the table equal its source.
+func (s *Supervised) compared(c lake.Comparison, remedy string) {
 	classes := map[string]int64{}
 	for class, n := range map[quality.Class]int64{quality.Missing: c.Missing, quality.Extra: c.Extra, quality.Stale: c.Stale,
 		quality.Different: c.Different, quality.Duplicate: c.Duplicate} {
@@ -218,6 +217,6 @@ func (s *Supervised) compared(c lake.Comparison) {
 		s.b.opts.Logger.Warn("a table differed from its source, and was mended", "table", c.Table, "rows", n, "keys", c.Keys)
 	default:
 		s.b.opts.Logger.Error("a table differs from its source", "table", c.Table, "rows", n, "mended", c.Mended, "keys", c.Keys,
-			"fix", fmt.Sprintf("freshet verify %s --table %s --repair", s.p.FullName(), c.Table))
+			"fix", remedy)
 	}
 }

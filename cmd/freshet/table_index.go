@@ -122,7 +122,7 @@ func indexRecord(d *lake.IndexInfo) record {
 		{name: "app", value: d.App},
 		{name: "dir", value: d.Dir, text: shownPath(d.Dir)},
 		{name: "table_id", value: d.Table, wide: true},
-		{name: "key", value: orEmpty(d.Key), text: orDash(strings.Join(d.Key, ", "))},
+		{name: "key", value: orEmpty(d.Key), text: keyText(d)},
 		{name: "window", value: windowText(d.Window), wide: true},
 		{name: "sequence_bytes", value: d.SequenceBytes, wide: true},
 		{name: "version", value: version, right: true},
@@ -241,4 +241,12 @@ func (c *cli) indexChecked(name string, r *lake.IndexReport, output string, limi
 	}
 	c.say("the index of %s at version %d: %s%s", name, r.Version, plural(int64(len(r.Faults)), "fault"), more)
 	return &exitError{4}
+}
+
+// keyText is what an index tells rows apart by.
+func keyText(d *lake.IndexInfo) string {
+	if d.Rows {
+		return "none: whole rows"
+	}
+	return orDash(strings.Join(d.Key, ", "))
 }

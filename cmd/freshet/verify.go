@@ -95,6 +95,9 @@ func (c *cli) verify(ctx context.Context, p *spec.Pipeline, o *spec.VerifyOption
 		records = append(records, verifiedRecord(v))
 		if output == "table" {
 			c.printVerified(v)
+			if v.Alike && o.Repair && !v.Equal() {
+				fmt.Fprintf(c.out, "    rows of a table without a key are not mended one by one; %s loads it again\n", p.Remedy(v))
+			}
 		}
 		return nil
 	})
@@ -125,6 +128,9 @@ func (c *cli) printVerified(v *spec.Verified) {
 	fmt.Fprintf(c.out, "%s %s %s, at %s, version %d (%s)\n", mark, shownPath(v.Table), what, v.At, v.View.Version, cost)
 	for _, d := range v.Differences {
 		line := fmt.Sprintf("%-9s  %s", d.Class, strings.Join(d.Key, ", "))
+		if v.Alike {
+			line = fmt.Sprintf("%-9s  %s  of (%s)", d.Class, plural(d.Rows, "row"), strings.Join(d.Key, ", "))
+		}
 		if len(d.Columns) > 0 {
 			line += "  " + s.paint(dim, strings.Join(d.Columns, ", "))
 		}
@@ -157,6 +163,7 @@ func countsText(counts map[quality.Class]int64) string {
 // verifiedDifference is a difference for programs.
 type verifiedDifference struct {
 	Class   quality.Class `json:"class"`
+	Rows    int64         `json:"rows"`
 	Key     []string      `json:"key"`
 	Columns []string      `json:"columns,omitempty"`
 }
@@ -164,7 +171,7 @@ type verifiedDifference struct {
 func verifiedRecord(v *spec.Verified) record {
 	differences := []verifiedDifference{}
 	for _, d := range v.Differences {
-		differences = append(differences, verifiedDifference{d.Class, d.Key, d.Columns})
+		differences = append(differences, verifiedDifference{d.Class, d.Rows, d.Key, d.Columns})
 	}
 	counts := map[quality.Class]int64{}
 	for _, class := range quality.Classes() {

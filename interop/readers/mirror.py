@@ -5,13 +5,15 @@ mirror.py < REQUEST > ANSWER
 
 The request is a JSON array of {"table": DIR, "log": DIR, "key": [COLUMN…], "columns": [COLUMN…]}, the answer one of {"rows": [LINE…],
 "played": [LINE…], "faults": [TEXT…]}. Lines are canonical rows (README.md) of these columns, sorted; a column that is not there is
-null, and decimals have six digits behind the point. A change that finds no row, or one where there must be none, is a fault.
+null, and decimals have six digits behind the point. A change that finds no row, or one where there must be none, is a fault. Without a
+key a table is a multiset: rows may be alike.
 """
 
 import peers
 
 peers.enter()
 
+import collections
 import json
 import os
 import sys
@@ -35,7 +37,7 @@ def answer(engine, request):
     key, columns = request["key"], request["columns"]
     table, log = (engine.read(request[of], None)[0] for of in ("table", "log"))
     faults = []
-    played = play(log, key, columns, faults)
+    played = (play if key else count)(log, key, columns, faults)
     return {"rows": sorted(lines(texts(table, columns), columns), key=str.encode),
             "played": sorted(lines(played, columns), key=str.encode), "faults": faults}
 
@@ -88,6 +90,27 @@ def play(log, key, columns, faults):
             rows[of] = row
             read[of] = when if "[0]@" not in position else None
     return rows.values()
+
+
+def count(log, _, columns, faults):
+    """The rows that are left where there is no key: each change brings a whole row, or takes one away."""
+    changes = list(zip(*(log.column(name).to_pylist() for name in LOG), texts(log, columns)))
+    changes.sort(key=lambda c: (c[0], c[1], c[2] != "update_preimage"))
+    left = collections.Counter()
+    for _, _, kind, unsent, _, position, row in changes:
+        if kind == "truncate":
+            left.clear()
+            continue
+        if unsent:
+            faults.append(f"{position}: a {kind} without all columns: {unsent}")
+        if kind in ("delete", "update_preimage"):
+            if left[row] == 0:
+                faults.append(f"{position}: a {kind} of {row}, which is not there")
+                continue
+            left[row] -= 1
+        else:
+            left[row] += 1
+    return list(left.elements())
 
 
 main()
