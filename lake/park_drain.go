@@ -15,6 +15,7 @@ import (
 type drainer struct {
 	p      *park
 	lanes  []freshet.Lane
+	bound  bool             // lanes are all that are bound to each other
 	upto   freshet.Progress // it takes up no more than this; nil: all
 	target *Target
 
@@ -175,7 +176,20 @@ func (d *drainer) attempt(ctx context.Context) (left parkLag, err error) {
 	return left, err
 }
 
+// bind adds the lanes without which the drainer's may not be taken up.
+func (d *drainer) bind(ctx context.Context) error {
+	snap, err := d.p.log.look(ctx)
+	if snap != nil && err == nil && !d.bound {
+		d.lanes, err = d.p.log.bound(ctx, snap, d.lanes)
+		d.bound = err == nil
+	}
+	return explain(d.p.log.name, err)
+}
+
 func (d *drainer) try(ctx context.Context) (left parkLag, err error) {
+	if err := d.bind(ctx); err != nil {
+		return left, err
+	}
 	at, err := d.target.Resume(ctx, d.p.t.name, d.lanes)
 	if err != nil {
 		return left, err

@@ -130,6 +130,35 @@ func (l *parkLog) beyond(ctx context.Context, snap *delta.Snapshot, at freshet.P
 	return all, err
 }
 
+// bound are these lanes, and all that what is parked binds to them: a batch of the one leaves out what is behind a seq of the
+// other (Batch.Beside), so that neither may be taken up without the other.
+func (l *parkLog) bound(ctx context.Context, snap *delta.Snapshot, lanes []freshet.Lane) ([]freshet.Lane, error) {
+	if have, _ := snap.Schema().Lookup("beside"); have == nil {
+		return lanes, nil
+	}
+	var pairs [][2]freshet.Lane
+	err := l.scanWhere(ctx, snap, fmt.Sprintf("app = %s AND beside IS NOT NULL", quote(l.app)), false, func(rec arrow.RecordBatch, i int) error {
+		p, err := l.parkedAt(rec, i)
+		for _, at := range p.beside {
+			if pair := [2]freshet.Lane{p.lane, at.Lane}; !slices.Contains(pairs, pair) {
+				pairs = append(pairs, pair)
+			}
+		}
+		return err
+	})
+	all := slices.Clone(lanes)
+	for n := 0; n < len(all); n++ {
+		for _, pair := range pairs {
+			for i, lane := range pair {
+				if lane == all[n] && !slices.Contains(all, pair[1-i]) {
+					all = append(all, pair[1-i])
+				}
+			}
+		}
+	}
+	return all, err
+}
+
 func (l *parkLog) parkedAt(rec arrow.RecordBatch, i int) (p parked, err error) {
 	text := func(c int) string { return strings.Clone(rec.Column(c).(*array.String).Value(i)) }
 	number := func(c int) int64 { return rec.Column(c).(*array.Int64).Value(i) }
@@ -180,7 +209,12 @@ func (l *parkLog) scan(ctx context.Context, snap *delta.Snapshot, spans []parked
 		any = append(any, fmt.Sprintf("origin = %s AND origin_id = %s AND lane = %s AND last > %d AND after <= %d",
 			quote(s.lane.Origin), quote(s.lane.OriginID), quote(s.lane.Name), s.after, s.last))
 	}
-	where, err := expr.Parse(fmt.Sprintf("app = %s AND (%s)", quote(l.app), strings.Join(any, " OR ")))
+	return l.scanWhere(ctx, snap, fmt.Sprintf("app = %s AND (%s)", quote(l.app), strings.Join(any, " OR ")), whole, yield)
+}
+
+func (l *parkLog) scanWhere(ctx context.Context, snap *delta.Snapshot, condition string, whole bool,
+	yield func(rec arrow.RecordBatch, row int) error) error {
+	where, err := expr.Parse(condition)
 	if err != nil {
 		return err
 	}
