@@ -93,24 +93,40 @@ func TestPark_LaneBesideMovedByAnother_GapIsLoud(t *testing.T) {
 	}
 }
 
-// Without such a commit what depends on lanes beside it is taken up.
+// Without such a commit what depends on lanes beside it is taken up, in whichever order a process asks where the lanes go on.
 func TestPark_DependsOnLanesBeside_TakenUp(t *testing.T) {
 	stream, history := lane0, lane1
 	starts := freshet.Progress{stream: -1, history: -1}
-	w := newWorld()
-	held := w.running(t, parking("t"))
-	start(t, held, starts)
-	want := map[string][]int64{}
-	for i := range int64(6) {
-		leaves, chunk := batch(stream, i-1, i), batch(history, i-1, i)
-		leaves.Beside, chunk.Beside = []freshet.Place{{Lane: history, Seq: i - 1}}, []freshet.Place{{Lane: stream, Seq: i}}
-		commit(t, held, leaves, chunk)
-		for l := range starts {
-			want[l.String()] = append(want[l.String()], i)
-		}
+	for name, asked := range map[string][][]freshet.Lane{
+		"both at once": {{stream, history}}, "the stream first": {{stream}, {history, stream}}, "the history first": {{history}, {stream, history}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			held := w.running(t, parking("t"))
+			start(t, held, starts)
+			want := map[string][]int64{}
+			for i := range int64(6) {
+				leaves, chunk := batch(stream, i-1, i), batch(history, i-1, i)
+				leaves.Beside, chunk.Beside = []freshet.Place{{Lane: history, Seq: i - 1}}, []freshet.Place{{Lane: stream, Seq: i}}
+				commit(t, held, leaves, chunk)
+				for l := range starts {
+					want[l.String()] = append(want[l.String()], i)
+				}
+			}
+			next := w.running(t, parking())
+			must(t, next.Ensure(t.Context(), "t", freshettest.Schema()))
+			for _, lanes := range asked {
+				have, err := next.Resume(t.Context(), "t", lanes)
+				must(t, err)
+				for _, lane := range lanes {
+					if have[lane] != 5 || len(have) != len(lanes) {
+						t.Errorf("got %v, want the lanes that were asked of at 5", have)
+					}
+				}
+			}
+			freshettest.CheckOnce(t, "rows", w.rows(t, "t"), want)
+		})
 	}
-	start(t, w.running(t, parking()), starts)
-	freshettest.CheckOnce(t, "rows", w.rows(t, "t"), want)
 }
 
 // Progress that leaves out what a lane beside shows is committed, and not left to a cut: or else who moves that lane would not notice.
