@@ -141,6 +141,9 @@ order by n.nspname, c.relname`)
 	var tables []*catalogTable
 	byOID := map[string]*catalogTable{}
 	for _, r := range found {
+		if len(r[8]) == 0 || len(r[9]) == 0 { // nobody has rights to one that was dropped meanwhile
+			continue
+		}
 		c := &catalogTable{Table: Table{OID: uint32(number(r[0])), Schema: string(r[1]), Name: string(r[2]),
 			Identity: Identity(r[3][0])}, Kind: r[4][0], Persistence: r[5][0], Rows: number(r[6]),
 			Partition: r[7][0] == 't', Readable: r[8][0] == 't', Owned: r[9][0] == 't',

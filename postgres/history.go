@@ -89,10 +89,17 @@ func (h *history) add(f *feed, oid uint32) {
 
 // remove ends the history of the load.
 func (h *history) remove(l *load) {
+	h.withdraw(l)
+	if l.fill {
+		l.feed.read = append(l.feed.read, l)
+	}
+}
+
+// withdraw has it as if the load had not been added.
+func (h *history) withdraw(l *load) {
 	l.reset()
 	if l.fill {
 		l.feed.fills = slices.DeleteFunc(l.feed.fills, func(other *load) bool { return other == l })
-		l.feed.read = append(l.feed.read, l)
 	} else {
 		l.feed.load = nil
 	}

@@ -104,7 +104,12 @@ func (s *Source) remade(ctx context.Context, f *feed, oid uint32, from int64) er
 }
 
 // beginLoad has the load go on where the table downstream has it, or else begin there.
-func (s *Source) beginLoad(ctx context.Context, l *load, from int64) error {
+func (s *Source) beginLoad(ctx context.Context, l *load, from int64) (err error) {
+	defer func() {
+		if err != nil {
+			s.history.withdraw(l) // whoever was told to end tries again, and would take it for one that has begun
+		}
+	}()
 	p, err := s.down.Resume(ctx, l.feed.name, []freshet.Lane{l.feed.lane, l.lane}) // a change log beside it may lack the newer one alone
 	if err != nil {
 		return err

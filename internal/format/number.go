@@ -16,6 +16,7 @@ type decimal struct {
 	negative        bool
 	whole, fraction []byte // digits; one of them may be empty
 	exponent        int    // at most maxExponent from 0
+	marked          bool   // it is written with a point or an exponent
 }
 
 // maxExponent bounds exponents, so that sums of them do not overflow. All beyond it is 0 or too large for any
@@ -33,13 +34,14 @@ func parseDecimal(b []byte) (d decimal, ok bool) {
 	d.whole, i = b[i:end], end
 	if i < len(b) && b[i] == '.' {
 		end = digitsEnd(b, i+1)
-		d.fraction, i = b[i+1:end], end
+		d.fraction, i, d.marked = b[i+1:end], end, true
 	}
 	if len(d.whole)+len(d.fraction) == 0 {
 		return d, false
 	}
 	if i < len(b) && b[i]|0x20 == 'e' {
 		sign := 1
+		d.marked = true
 		i++
 		if i < len(b) && (b[i] == '-' || b[i] == '+') {
 			if b[i] == '-' {
@@ -60,7 +62,7 @@ func parseDecimal(b []byte) (d decimal, ok bool) {
 }
 
 // isWhole reports whether it is written without point and exponent.
-func (d *decimal) isWhole() bool { return len(d.fraction) == 0 && d.exponent == 0 }
+func (d *decimal) isWhole() bool { return !d.marked }
 
 // fit is how well a number fits a type.
 type fit uint8
