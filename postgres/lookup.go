@@ -3,12 +3,47 @@ package postgres
 import (
 	"context"
 	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
+
+// unseenFor is how long the catalog is waited for, which may show a transaction a while after the log has told of it: where commits wait
+// for a standby, that long.
+const unseenFor = time.Minute
+
+// awaitCatalog waits until the catalog shows what the transaction did that is being taken: the log tells of it a moment before others see it.
+func (s *Source) awaitCatalog(ctx context.Context, conn *pgconn.PgConn) error {
+	if s.current.transaction == nil {
+		return nil
+	}
+	for began := time.Now(); time.Since(began) < unseenFor; {
+		found, err := query(ctx, conn, "select txid_current_snapshot()")
+		if err != nil {
+			return err
+		}
+		v, err := parseVisibility(found[0][0])
+		if err != nil || v.sight(s.current.transaction) != unseen {
+			return err
+		}
+		t := time.NewTimer(5 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
 
 // lookUp asks the catalog for a table, as schema.table; nil: it has it no longer. An outage is waited out.
 func (s *Source) lookUp(ctx context.Context, name string) (*catalogTable, error) {
 	for {
 		conn, err := s.ask(ctx)
+		if err == nil {
+			err = s.awaitCatalog(ctx, conn)
+		}
 		if err == nil {
 			var found []*catalogTable
 			if found, err = readTables(ctx, conn, []string{name}); err == nil {
