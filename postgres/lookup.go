@@ -19,7 +19,7 @@ func (s *Source) awaitCatalog(ctx context.Context, conn *pgconn.PgConn) error {
 	}
 	for began := time.Now(); time.Since(began) < unseenFor; {
 		found, err := query(ctx, conn, "select txid_current_snapshot()")
-		if err != nil {
+		if err != nil || len(found) == 0 {
 			return err
 		}
 		v, err := parseVisibility(found[0][0])
