@@ -238,14 +238,8 @@ func leftPublication(publication, table string) error {
 // stayed makes sure that the publication has had the table all the time since it was read first, of which a bookmark tells. Where it
 // has not, a table of which nothing is loaded yet begins anew.
 func (s *Source) stayed(ctx context.Context, f *feed, oid uint32) error {
-	id := strconv.FormatUint(uint64(oid), 10)
-	since, err := s.memberSince(ctx, id)
-	if err != nil || since == "" {
-		return err
-	}
-	mark := memberMark(oid)
-	kept, err := s.down.Bookmark(ctx, f.name, mark, []byte(since))
-	if err != nil || string(kept) == since {
+	was, is, err := s.member(ctx, f.name, oid)
+	if err != nil || was == is {
 		return err
 	}
 	l := f.load
@@ -255,11 +249,23 @@ func (s *Source) stayed(ctx context.Context, f *feed, oid uint32) error {
 	if l != nil {
 		l.late = true
 	}
+	mark := memberMark(oid)
 	if err := s.down.Unmark(ctx, f.name, mark, mark); err != nil {
 		return err
 	}
-	_, err = s.down.Bookmark(ctx, f.name, mark, []byte(since))
+	_, err = s.down.Bookmark(ctx, f.name, mark, []byte(is))
 	return err
+}
+
+// member is what the publication had the table by when it was read first, and what it has it by: another value where it had it not for
+// a while. Both are "" where that cannot be told.
+func (s *Source) member(ctx context.Context, table string, oid uint32) (was, is string, err error) {
+	is, err = s.memberSince(ctx, strconv.FormatUint(uint64(oid), 10))
+	if err != nil || is == "" {
+		return "", "", err
+	}
+	kept, err := s.down.Bookmark(ctx, table, memberMark(oid), []byte(is))
+	return string(kept), is, err
 }
 
 // memberSince is what the publication has a table by; "": it has it not.

@@ -82,7 +82,15 @@ func (s *Source) resume(ctx context.Context, conn *pgconn.PgConn, tables []*cata
 		if err != nil {
 			return 0, false, err
 		}
-		if at, ok := p[s.server.lane()]; ok {
+		at, ok := p[s.server.lane()]
+		if !ok {
+			continue
+		}
+		was, is, err := s.member(ctx, name, t.OID)
+		if err != nil {
+			return 0, false, err
+		}
+		if was == is { // else the slot went on without it, and stayed says what becomes of it
 			held[name] = pgoutput.LSN(at)
 		}
 	}
