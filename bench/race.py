@@ -6,7 +6,8 @@ race.py memory   [--rows N]                          peak RSS while catching up 
 race.py fresh    [--rate N] [--seconds S]            produce -> visible in the table at every: 1s
 race.py start    [--runs N]                          exec -> first commit, warm broker
 race.py upserts  [--table N] [--changes N]           changes of a topic -> a table of N rows by key, every: 2s: changes per CPU-second, bytes
-                                                     written, what reading costs beside the compacted table, peak RSS
+                                                     written, what reading costs beside the compacted table, peak RSS; --pace N: that many changes
+                                                     a second come in, else all are there and are caught up with
 race.py all
 
 Every figure is taken --runs times (3) and printed as median (min..max); raw results go to bench/results.jsonl.
@@ -215,8 +216,14 @@ target:
     subprocess.run([*send, "40", topic], check=True, env=env, stdout=subprocess.DEVNULL)
     run(command)
     before, version = held(lake), newest(table)
-    subprocess.run([*send, str(a.changes), topic], check=True, env=env, stdout=subprocess.DEVNULL)
-    got = run(command)
+    send = [*send, str(a.changes), topic]
+    if a.pace:
+        got = run(command[:-1], until=lambda _: subprocess.run(send, check=True, env={**env, "PACE": str(a.pace)}, stdout=subprocess.DEVNULL))
+        rest = run(command)
+        got = {**got, **{what: got[what] + rest[what] for what in ("cpu", "wall")}, **{what: max(got[what], rest[what]) for what in ("rss", "anonymous")}}
+    else:
+        subprocess.run(send, check=True, env=env, stdout=subprocess.DEVNULL)
+        got = run(command)
     written, commits = held(lake) - before, newest(table) - version
     packed = race.fresh("upserts-packed")
     shutil.copytree(table, packed, copy_function=lambda a, b: shutil.copy(a, b) if "_delta_log" in a else os.link(a, b))
@@ -251,6 +258,7 @@ def main():
     p.add_argument("--seconds", type=int, default=20)
     p.add_argument("--table", type=int, default=10_000_000)
     p.add_argument("--changes", type=int, default=10_000_000)
+    p.add_argument("--pace", type=int, default=0)
     race = Race(p.parse_args())
     try:
         race.main(PARTS)

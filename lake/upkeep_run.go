@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
@@ -27,6 +28,8 @@ const (
 	together = 64 << 20
 	// turnFor bounds how long a commit of upkeep may keep one of the stream waiting when the store does not answer.
 	turnFor = 15 * time.Second
+	// letGoFor bounds how long leases are given back at the end.
+	letGoFor = 5 * time.Second
 )
 
 // upkeep looks after the tables that a target writes: one goroutine, begun with the first commit and ended by close. It
@@ -57,6 +60,7 @@ type ward struct {
 	rents  map[string]int64
 	came   map[string]time.Time
 	last   int // job
+	held   bool // its lease was taken
 	fails  int // in a row
 	looked time.Time
 	quiet  time.Time // until when it is not looked at for commits alone; written under u.mu
@@ -96,6 +100,7 @@ func (u *upkeep) came(wards *[]*ward, take func() []*ward) {
 		go func() {
 			defer close(u.ended)
 			u.run(ctx)
+			u.letGo(context.WithoutCancel(ctx))
 		}()
 	}
 	if *wards == nil {
@@ -318,8 +323,31 @@ func (u *upkeep) hold(ctx context.Context, w *ward) (lease, error) {
 	case l.Holder == u.id && l.Until.Sub(now) > leaseFor/2:
 		return l, nil
 	}
-	l.Holder, l.Until = u.id, now.Add(leaseFor).UTC()
+	l.Holder, l.Until, w.held = u.id, now.Add(leaseFor).UTC(), true
 	return l, l.write(ctx, w.st)
+}
+
+// letGo gives the leases back at the end, so that the next process, which may begin at once, need not wait for them. Those that a store
+// keeps from it run out.
+func (u *upkeep) letGo(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, letGoFor)
+	defer cancel()
+	var all errgroup.Group
+	all.SetLimit(16)
+	for _, w := range u.wards {
+		if !w.held {
+			continue
+		}
+		all.Go(func() error {
+			l, err := readLease(ctx, w.st)
+			if err != nil || l.Holder != u.id {
+				return err
+			}
+			l.Holder, l.Until = "", time.Time{}
+			return l.write(ctx, w.st)
+		})
+	}
+	_ = all.Wait()
 }
 
 // repack does the first need, and further ones with it as far as they are small.

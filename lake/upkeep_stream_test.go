@@ -281,6 +281,34 @@ func TestUpkeep_TableOfAnotherProcess_WaitsForItsLease(t *testing.T) {
 	})
 }
 
+// A pipeline that is ended and begun again, as each deployment does, has its tables looked after at once.
+func TestUpkeep_ProcessThatEnded_NextNeedNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var works atomic.Int64
+		opts := lake.TargetOptions{Mode: lake.Mirror, Upkeep: eager(func(freshet.Upkeep) { works.Add(1) })}
+		former := &keyedStream{}
+		for turn := range 2 {
+			k, err := newKeyedStream(t, w.open, uint64(turn), opts)
+			must(t, err)
+			if turn > 0 {
+				k.model, k.last = former.model, former.last
+			}
+			works.Store(0)
+			for range 4 {
+				must(t, k.commit(k.batch(0)))
+			}
+			pass(2 * time.Minute)
+			if works.Load() == 0 {
+				t.Errorf("nothing was done by process %d within two minutes", turn+1)
+			}
+			must(t, k.target.Close(context.Background()))
+			compareItems(t, w.items(t, "t"), k.model.items)
+			former = k
+		}
+	})
+}
+
 func TestUpkeep_FilesOlderThanAWeek_AreVacuumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
