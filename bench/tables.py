@@ -156,7 +156,6 @@ def merge(bench):
 
 
 MODES = ("sequence", "mask", "soft", "log", "scd2", "feed")  # of ours, beside mirror
-PEERS_UP_TO = 10  # millions of rows: what they take grows with the table
 
 
 def upserts(bench):
@@ -167,7 +166,7 @@ def upserts(bench):
         plain = bench.table(f"rows{millions}", millions, 4 * millions)
         vectors = bench.with_vectors(plain, f"rows{millions}-with-vectors")
         runners = {"ours": partial(upserted, bench, vectors, source, "mirror", n, k)}
-        if millions <= PEERS_UP_TO:
+        if millions <= bench.args.peers_up_to:
             for mode in bench.args.modes:
                 table = vectors
                 if mode == "feed":
@@ -255,6 +254,7 @@ def main():
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--peers", default="delta-rs,spark,duckdb", type=lambda text: text.split(","))
     p.add_argument("--millions", default="1,10,100", type=lambda text: [int(n) for n in text.split(",")])
+    p.add_argument("--peers-up-to", type=int, default=10, help="millions of rows that peers run at: what they take grows with the table")
     p.add_argument("--modes", default=",".join(MODES), type=lambda text: [m for m in text.split(",") if m],
                    help="of ours beside mirror, in upserts: " + ", ".join(MODES))
     p.add_argument("--scale", type=float, default=1)
