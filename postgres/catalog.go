@@ -198,7 +198,7 @@ order by a.attrelid, a.attnum`, oids(tables))
 		c := tables[of]
 		full := c.Identity == IdentityFull
 		c.Columns = append(c.Columns, Column{Name: string(r[1]), Type: uint32(number(r[2])), Modifier: int32(number(r[3])),
-			NotNull: r[4][0] == 't', Generated: len(r[5]) > 0, Dimensions: int(number(r[6])), Key: full || r[8][0] == 't',
+			NotNull: r[4][0] == 't', Generated: string(r[5]) == "s", Virtual: string(r[5]) == "v", Dimensions: int(number(r[6])), Key: full || r[8][0] == 't',
 			Number: int(number(r[9])), Filled: r[10][0] == 't'})
 		if at := number(r[7]); at >= 0 {
 			if keys[of] == nil {
@@ -287,6 +287,7 @@ type publication struct {
 	Insert, Update, Delete, Truncate bool
 	ViaRoot                          bool
 	Generated                        bool // it publishes stored generated columns
+	Strict                           bool // the server refuses updates of rows whose identity has columns that are not published
 	Ours                             bool // a Source made it
 	Owned                            bool // our role may do what its owner may
 	Tables                           map[string]published
@@ -312,15 +313,18 @@ func (p *publication) restrict(t *catalogTable) {
 	of := p.Tables[t.String()]
 	t.Filter = of.Filter
 	t.Columns = slices.DeleteFunc(t.Columns, func(c Column) bool {
-		return c.Generated && !p.Generated || of.Columns != nil && !slices.Contains(of.Columns, c.Name)
+		return c.Virtual || c.Generated && !p.Generated || of.Columns != nil && !slices.Contains(of.Columns, c.Name)
 	})
 }
+
+// generates is the version of servers from which on publications can have generated columns, and must have those of an identity.
+const generates = 180000
 
 // readPublication returns what the publication says, nil: there is none of this name. The version is that of the server:
 // 150004.
 func readPublication(ctx context.Context, conn *pgconn.PgConn, name string, version int) (*publication, error) {
 	generated := "'n'"
-	if version >= 180000 {
+	if version >= generates {
 		generated = "pubgencols"
 	}
 	viaRoot := "false"
@@ -334,7 +338,7 @@ from pg_catalog.pg_publication where pubname = $1`, name)
 		return nil, err
 	}
 	is := func(i int) bool { return found[0][i][0] == 't' }
-	p := &publication{Name: name, Insert: is(0), Update: is(1), Delete: is(2), Truncate: is(3), ViaRoot: is(4),
+	p := &publication{Name: name, Insert: is(0), Update: is(1), Delete: is(2), Truncate: is(3), ViaRoot: is(4), Strict: version >= generates,
 		Generated: found[0][5][0] == 's', Ours: string(found[0][6]) == madeByUs, Owned: is(7), Tables: map[string]published{}}
 	columns, filter := "null", "null"
 	if version >= 150000 {

@@ -139,6 +139,10 @@ func (p *publication) extend(ctx context.Context, conn *pgconn.PgConn, o *Option
 		}
 		sql := "ALTER PUBLICATION " + quoteName(p.Name) + " ADD TABLE " + t.quoted()
 		why := t.unfit(o)
+		if why == "" && p.unsaid(t) {
+			why = "REPLICA IDENTITY FULL, and generated columns that the publication has not: ALTER PUBLICATION " + quoteName(p.Name) +
+				" SET (publish_generated_columns = stored)"
+		}
 		if why == "" && !p.Ours {
 			why = "the publication has it not: " + sql
 		}

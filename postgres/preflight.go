@@ -184,13 +184,17 @@ func (f *facts) checkRole(o *Options) (found []Finding) {
 }
 
 // createPublication is the SQL that makes the publication of the tables: each with its partitions, not these by themselves.
-func createPublication(name string, tables []*catalogTable) string {
+func createPublication(name string, tables []*catalogTable, version int) string {
 	names := make([]string, len(tables))
 	for i, t := range tables {
 		names[i] = t.quoted()
 	}
+	with := "publish_via_partition_root = true"
+	if version >= generates {
+		with += ", publish_generated_columns = stored"
+	}
 	return "CREATE PUBLICATION " + quoteName(name) + " FOR TABLE " + strings.Join(names, ", ") +
-		" WITH (publish_via_partition_root = true)"
+		" WITH (" + with + ")"
 }
 
 // checkPublication looks at the publication, or at what keeps us from making it.
@@ -212,7 +216,7 @@ func (f *facts) checkPublication(o *Options) (found []Finding) {
 			severity, why = Blocks, "found none, wanted one: the role must not make it, as it may create nothing in the database, or "+
 				"does not own each table"
 		}
-		return []Finding{{severity, object, why, createPublication(o.Publication, read) + ";"}}
+		return []Finding{{severity, object, why, createPublication(o.Publication, read, f.version) + ";"}}
 	}
 	if !p.Insert || !p.Update || !p.Delete || !p.Truncate {
 		found = append(found, Finding{Warns, object, "found kinds of change that it leaves out, wanted insert, update, delete " +
@@ -229,6 +233,11 @@ func (f *facts) checkPublication(o *Options) (found []Finding) {
 				t.quoted() + ";"})
 		case of.Filter != "":
 			found = append(found, Finding{Notes, "table " + t.String(), "the " + object + " sends only rows where " + of.Filter, ""})
+		}
+		if in && p.unsaid(t) {
+			found = append(found, Finding{Blocks, "table " + t.String(), fmt.Sprintf("found REPLICA IDENTITY FULL and generated columns that the "+
+				"%s leaves out: the server refuses updates and deletes of applications", object),
+				"ALTER PUBLICATION " + quoteName(p.Name) + " SET (publish_generated_columns = stored);"})
 		}
 		if missing := missingKeys(t, of.Columns); in && of.Columns != nil && len(missing) > 0 && (p.Update || p.Delete) {
 			found = append(found, Finding{Blocks, "table " + t.String(), fmt.Sprintf("found columns of the replica identity "+

@@ -59,6 +59,12 @@ func (f *facts) checkIdentity(o *Options, t *catalogTable, object string) []Find
 		byIndex = "ALTER TABLE " + t.quoted() + " REPLICA IDENTITY USING INDEX " + quoteName(t.Candidate) + ";"
 	}
 	switch {
+	case t.virtualIdentity() && len(t.PrimaryKey) > 0:
+		byIndex = "ALTER TABLE " + t.quoted() + " REPLICA IDENTITY DEFAULT;"
+		fallthrough
+	case t.virtualIdentity():
+		return []Finding{{f.leaves(o, t), object, "found REPLICA IDENTITY FULL and virtual generated columns, which are in no log: while the table " +
+			"is published, the server refuses updates and deletes of applications", byIndex}}
 	case keyed && o.Alike && t.keyless(o) != "":
 		return []Finding{{f.leaves(o, t), object, "found partitions without REPLICA IDENTITY FULL, and no key: the log would not tell which " +
 			"row of them a delete or an update takes away; a partition does not follow its table in that", fullIdentity(&t.Table)}}
@@ -92,11 +98,12 @@ func (f *facts) checkIdentity(o *Options, t *catalogTable, object string) []Find
 
 // unsentGenerated are the generated columns that the publication does not send.
 func (f *facts) unsentGenerated(t *catalogTable) (names []string) {
-	if f.publication != nil && f.publication.Generated {
-		return nil
+	sent := f.version >= generates
+	if f.publication != nil {
+		sent = f.publication.Generated
 	}
 	for _, c := range t.Columns {
-		if c.Generated {
+		if c.Virtual || c.Generated && !sent {
 			names = append(names, c.Name)
 		}
 	}

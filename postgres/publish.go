@@ -70,13 +70,13 @@ func (s *Source) publish(ctx context.Context, conn *pgconn.PgConn, all []*catalo
 	if s.server.standby {
 		return nil, &freshet.Error{Code: freshet.CodeSourceRefused, Class: freshet.ClassEnvironment, Place: "publication " + s.o.Publication,
 			Msg: "there is no such publication, and a standby answers, which cannot make it",
-			Fix: "on the primary: " + makePublication(s.o.Publication, read)}
+			Fix: "on the primary: " + makePublication(s.o.Publication, read, s.server.version)}
 	}
-	if _, err := conn.Exec(ctx, makePublication(s.o.Publication, read)).ReadAll(); err != nil {
+	if _, err := conn.Exec(ctx, makePublication(s.o.Publication, read, s.server.version)).ReadAll(); err != nil {
 		return nil, s.ailing(fmt.Errorf("create publication %s: %w", s.o.Publication, err))
 	}
 	for _, t := range read {
-		t.Columns = slices.DeleteFunc(t.Columns, func(c Column) bool { return c.Generated })
+		t.Columns = slices.DeleteFunc(t.Columns, func(c Column) bool { return c.Virtual || c.Generated && s.server.version < generates })
 	}
 	s.o.Log.Info("made a publication", "publication", s.o.Publication, "tables", len(read))
 	return read, nil

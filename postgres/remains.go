@@ -123,6 +123,6 @@ func dropped(what string, err error) error {
 const madeByUs = "made by Freshet, which drops it with its slot"
 
 // makePublication is the SQL that makes a publication that bears our mark.
-func makePublication(name string, tables []*catalogTable) string {
-	return createPublication(name, tables) + "; COMMENT ON PUBLICATION " + quoteName(name) + " IS " + quoteText(madeByUs)
+func makePublication(name string, tables []*catalogTable, version int) string {
+	return createPublication(name, tables, version) + "; COMMENT ON PUBLICATION " + quoteName(name) + " IS " + quoteText(madeByUs)
 }

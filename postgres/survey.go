@@ -66,10 +66,22 @@ func (t *catalogTable) unfit(o *Options) string {
 		return "it is not in the log: UNLOGGED"
 	case t.Identity == IdentityNothing && len(t.PrimaryKey) > 0:
 		return "REPLICA IDENTITY NOTHING, although it has a primary key: the server would refuse updates and deletes of applications"
+	case t.virtualIdentity():
+		return "REPLICA IDENTITY FULL, and virtual generated columns: the server would refuse updates and deletes of applications"
 	case t.Identity != IdentityFull && !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Key }):
 		return "no primary key, nor another replica identity: the server would refuse updates and deletes of applications"
 	}
 	return t.keyless(o)
+}
+
+// virtualIdentity reports whether the log would have to tell virtual columns of rows that go. Source: "Publication", "Generated Columns".
+func (t *Table) virtualIdentity() bool {
+	return t.Identity == IdentityFull && slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Virtual })
+}
+
+// unsaid reports whether the publication would have to tell generated columns of rows that go, and does not.
+func (p *publication) unsaid(t *catalogTable) bool {
+	return p.Strict && !p.Generated && t.Identity == IdentityFull && slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Generated })
 }
 
 // keyless says that the table has no key where it needs one.

@@ -31,7 +31,8 @@ type Column struct {
 	Key       bool   // it is part of the replica identity
 	Unique    bool   // it is part of the key by which rows are told apart, which a full identity does not say
 	NotNull   bool   // as far as is known: Relation messages do not say
-	Generated bool   // likewise
+	Generated bool   // and stored; likewise
+	Virtual   bool   // generated when it is read, which no log tells of; likewise
 	// Number is its place among all that the table ever had, from 1 on; Filled says that rows got a value in it when it was added,
 	// or get one. Only the catalog tells either.
 	Number int
