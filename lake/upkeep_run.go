@@ -59,9 +59,9 @@ type ward struct {
 	jobs   map[string]int // of files that were rewritten here: which job did
 	rents  map[string]int64
 	came   map[string]time.Time
-	last   int // job
+	last   int  // job
 	held   bool // its lease was taken
-	fails  int // in a row
+	fails  int  // in a row
 	looked time.Time
 	quiet  time.Time // until when it is not looked at for commits alone; written under u.mu
 
