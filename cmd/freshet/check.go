@@ -14,7 +14,7 @@ func (c *cli) checkCommand() *cobra.Command {
 	var strict bool
 	var output string
 	cmd := &cobra.Command{
-		Use:   "check [FILE|DIR…]",
+		Use:   "check [PIPELINE|DIR…]",
 		Short: "Find what stands in the way of pipelines, in their files and on their servers",
 		Long: `Check pipeline files as "freshet lint" does, and then ask the PostgreSQL servers that they read: settings, the rights of the
 role, slot and publication, what the log will tell of each table, and which values do not arrive as they are. Nothing is

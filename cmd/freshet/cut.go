@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,15 +25,15 @@ A pipeline of several tables commits each by itself. When all of them hold the s
 in its cuts table, which says at which version each table is. Whoever reads every table at the version that one cut names
 sees all tables at one moment: `+"`freshet table read TABLE --cut latest`"+`, or VERSION AS OF in any other engine.
 
-CUTS is the cuts table (a folder, a URI or namespace.table), or the pipeline's file.`,
+CUTS is the cuts table (a folder, a URI or namespace.table), or the pipeline: its file, or its name in the project.`,
 		c.cutList(), c.cutShow())
 }
 
-// openCuts opens the cuts table that a person names, or that of a pipeline's file. The opener takes URLs of tables.
+// openCuts opens the cuts table that a person names, or that of a pipeline. The opener takes URLs of tables.
 func (c *cli) openCuts(ctx context.Context, name string) (*lake.Cuts, lake.Opener, error) {
 	var project *spec.Project
 	var err error
-	if ext := filepath.Ext(name); ext == ".yaml" || ext == ".yml" {
+	if c.meansPipeline(name) {
 		pipelines, err := c.load([]string{name}, nil)
 		if err != nil {
 			return nil, nil, err
@@ -252,7 +251,7 @@ func (f *readCut) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.number, "cut", "", "the version that a cut names: its number, or latest")
 	cmd.Flags().StringVar(&f.day, "as-of-day", "", "the version at the end of a day of the source, such as 2026-11-29")
 	cmd.Flags().BoolVar(&f.days, "days", false, "the versions at the ends of all days, with the day in the column _day")
-	cmd.Flags().StringVar(&f.cuts, "cuts", "", "the cuts table, or the pipeline's file (default: the one that names TABLE)")
+	cmd.Flags().StringVar(&f.cuts, "cuts", "", "the cuts table, or the pipeline (default: the one that names TABLE)")
 }
 
 // wanted reports whether a cut is meant at all. Errors: flags that exclude each other.

@@ -16,7 +16,7 @@ func (c *cli) lintCommand() *cobra.Command {
 	var strict bool
 	var output string
 	cmd := &cobra.Command{
-		Use:   "lint [FILE|DIR…]",
+		Use:   "lint [PIPELINE|DIR…]",
 		Short: "Find what is wrong with pipeline files, without running them",
 		Long: `Check pipeline files and their projects: keys, values, names, and the types of expressions where the columns are given.
 Nothing is connected to. Without a file: the files of the project.

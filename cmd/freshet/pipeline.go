@@ -31,49 +31,14 @@ it is: within --control-every of "freshet run".`,
 
 // onePipeline is the pipeline that an argument means: a file, or one of the project by its name.
 func (c *cli) onePipeline(arg string) (*spec.Pipeline, error) {
-	if _, err := os.Stat(arg); err == nil {
-		all, err := c.load([]string{arg}, nil)
-		if err != nil {
-			return nil, err
-		}
-		if len(all) != 1 {
-			return nil, usageError(fmt.Sprintf("%s: found %s, wanted one", arg, plural(len(all), "pipeline")), "name its file")
-		}
-		return all[0], nil
-	}
-	all, err := c.load(nil, nil)
+	all, err := c.load([]string{arg}, nil)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, p := range all {
-		if p.FullName() == arg || p.Name.Value == arg {
-			return p, nil
-		}
-		names = append(names, p.FullName())
+	if len(all) != 1 {
+		return nil, usageError(fmt.Sprintf("%s: found %s, wanted one", arg, plural(len(all), "pipeline")), "name its file")
 	}
-	return nil, usageError(fmt.Sprintf("found no file and no pipeline %q", arg), "the project has "+strings.Join(names, ", "))
-}
-
-// namedPipelines are those that arguments mean: files, folders, or names within the project; without any, the project's.
-func (c *cli) namedPipelines(args []string) (all []*spec.Pipeline, err error) {
-	if len(args) == 0 {
-		return c.load(nil, nil)
-	}
-	for _, arg := range args {
-		var some []*spec.Pipeline
-		if _, fault := os.Stat(arg); fault == nil {
-			some, err = c.load([]string{arg}, nil)
-		} else {
-			some = make([]*spec.Pipeline, 1)
-			some[0], err = c.onePipeline(arg)
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
-	}
-	return all, nil
+	return all[0], nil
 }
 
 // sayer is who runs the command.
@@ -106,7 +71,7 @@ a table of theirs is being loaded again. Whether a process runs them it does not
 		Example: `  freshet pipeline list
   freshet pipeline list shop -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, err := c.namedPipelines(args)
+			all, err := c.load(args, nil)
 			if err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ func (c *cli) quarantineCommand() *cobra.Command {
 	return group("quarantine", "Look after records that could not be taken",
 		`Look after quarantine: the table that holds the records which could not be taken, with their bytes and the reason.
 
-TABLE is the table that the records were for, or the quarantine table itself; FILE is the pipeline's file.`,
+TABLE is the table that the records were for, or the quarantine table itself; FILE is the pipeline's file, or its name in the project.`,
 		c.quarantineList(), c.quarantineShow(), c.quarantineReplay(), c.quarantineDrop())
 }
 
@@ -85,12 +85,12 @@ func (c *cli) openQuarantine(ctx context.Context, name string, filter *lake.Filt
 	return lake.OpenQuarantine(ctx, st, engineInfo())
 }
 
-// findQuarantine tells where the quarantine of a name is: of a pipeline file, of a quarantine table, of a
+// findQuarantine tells where the quarantine of a name is: of a pipeline, of a quarantine table, of a
 // table that a
 // pipeline of the project writes, or of one that ingest does.
 func (c *cli) findQuarantine(name string) (p *spec.Project, table, quarantine string, shared bool,
 	err error) {
-	if strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") {
+	if c.meansPipeline(name) {
 		pipelines, err := c.load([]string{name}, nil)
 		if err != nil {
 			return nil, "", "", false, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,9 +17,10 @@ func (c *cli) runCommand() *cobra.Command {
 	var flags runFlags
 	var set []string
 	cmd := &cobra.Command{
-		Use:   "run [FILE|DIR…]",
+		Use:   "run [PIPELINE|DIR…]",
 		Short: "Run pipelines from their files",
-		Long: `Run the pipelines of files, or of all files of folders, in this process. Without a file: those of the project.
+		Long: `Run the pipelines of files, of all files of folders, or of the project by their names, in this process. Without any: those of the
+project.
 
 It runs until it is told to stop, unless --until-caught-up, or trigger: once in a file, lets it end by itself. SIGINT and
 SIGTERM make it stop reading and commit what was read, within --shutdown-timeout; what could not be committed is read
@@ -28,7 +30,8 @@ same way.
 Several processes may run the same file of Kafka topics: they share the partitions. The log of a database goes to one of them: a second
 one waits for its slot, 75 seconds, and ends then.`,
 		Example: `  freshet run pipelines/orders.yaml
-  freshet run shop --until-caught-up                     all pipelines of the project in shop, then end
+  freshet run orders                                     the project's pipeline of this name
+  freshet run ./shop --until-caught-up                   all pipelines of the project in shop, then end
   freshet run orders.yaml --set target.delta.commit.every=5s
   freshet run orders.yaml --http 127.0.0.1:7070          with /metrics, /livez and /readyz`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,7 +59,7 @@ func (c *cli) runAll(ctx context.Context, pipelines []*spec.Pipeline, flags runF
 	return err
 }
 
-// load reads pipeline files, each with its project. All faults of all files are found.
+// load reads the pipelines of files, of folders, or of names within the project, each with its project. All faults of all files are found.
 func (c *cli) load(args, set []string) ([]*spec.Pipeline, error) {
 	files, err := c.pipelineFiles(args)
 	if err != nil {
@@ -93,9 +96,21 @@ func (c *cli) load(args, set []string) ([]*spec.Pipeline, error) {
 }
 
 // pipelineFiles are the files that arguments name; without any, those of the project.
-func (c *cli) pipelineFiles(args []string) ([]string, error) {
+func (c *cli) pipelineFiles(args []string) (files []string, err error) {
+	for _, arg := range args {
+		found := make([]string, 1)
+		if _, fault := os.Stat(arg); fault != nil && pipelineName(arg) {
+			found[0], err = c.pipelineCalled(arg)
+		} else {
+			found, err = spec.Files([]string{arg})
+		}
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
 	if len(args) > 0 {
-		return spec.Files(args)
+		return files, nil
 	}
 	dir := c.project
 	if dir == "" {
@@ -109,6 +124,47 @@ func (c *cli) pipelineFiles(args []string) ([]string, error) {
 			"name a file or folder, or make a project with `freshet init`")
 	}
 	return spec.Files([]string{dir})
+}
+
+// pipelineName reports whether an argument can be the name of a pipeline, and is no path.
+func pipelineName(arg string) bool {
+	return !strings.ContainsAny(arg, `/\:`) && filepath.Ext(arg) != ".yaml" && filepath.Ext(arg) != ".yml"
+}
+
+// meansPipeline reports whether an argument that may also be a table is a pipeline: its file, or its name without a namespace.
+func (c *cli) meansPipeline(arg string) bool {
+	if ext := filepath.Ext(arg); ext == ".yaml" || ext == ".yml" {
+		return true
+	}
+	_, err := os.Stat(arg)
+	return err != nil && pipelineName(arg) && !strings.Contains(arg, ".")
+}
+
+// pipelineCalled is the file of the project's pipeline of this name, with or without its namespace. Files that are wrong are passed over,
+// unless it may be one of them.
+func (c *cli) pipelineCalled(name string) (string, error) {
+	files, err := c.pipelineFiles(nil)
+	if err != nil { // there is no project
+		_, err := spec.Files([]string{name})
+		return "", err
+	}
+	var names []string
+	var faults []error
+	for _, file := range files {
+		some, err := c.load([]string{file}, nil)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		if p := some[0]; p.FullName() == name || p.Name.Value == name {
+			return file, nil
+		}
+		names = append(names, some[0].FullName())
+	}
+	if err := errors.Join(faults...); err != nil {
+		return "", err
+	}
+	return "", usageError(fmt.Sprintf("found no file and no pipeline %q", name), "the project has "+strings.Join(names, ", "))
 }
 
 // sameApp finds two pipelines that would keep their progress under one name in one table.

@@ -36,7 +36,7 @@ Exit code 0; with --exit-code 4 when there is a problem.`,
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			all, err := c.namedPipelines(args)
+			all, err := c.load(args, nil)
 			if err != nil {
 				return err
 			}
