@@ -131,7 +131,7 @@ func (c *cli) convert(ctx context.Context, name string, o *delta.ConvertOptions,
 	r, err := delta.Convert(ctx, st, o)
 	clear()
 	if err != nil {
-		return changeError(name, err)
+		return convertError(name, err)
 	}
 	if output != "" {
 		var columns []string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"strings"
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
@@ -23,6 +24,17 @@ func changeError(table string, err error) error {
 		return e
 	}
 	return askedError(table, err)
+}
+
+// convertError is changeError where there is no table yet, but files that shall become one.
+func convertError(folder string, err error) error {
+	err = changeError(folder, err)
+	var e *freshet.Error
+	if errors.As(err, &e) && (e.Code == freshet.CodeCorrupt || e.Code == freshet.CodeSchemaMismatch) {
+		e.Msg = strings.ReplaceAll(strings.ReplaceAll(e.Msg, delta.ErrCorrupt.Error()+": ", ""), "; cast the column, or write to another table", "")
+		e.Fix = "no table was made; write the file anew, or move it elsewhere, or to a name that begins with _"
+	}
+	return err
 }
 
 // rowFault completes the error when it is one about rows, or about the expressions that make them.
