@@ -161,6 +161,9 @@ func (r *run) all(ctx context.Context) error {
 	for it := range r.queue {
 		it.batch.drop()
 	}
+	if f, ok := r.target.(Finisher); ok && read == nil && written == nil && ctx.Err() == nil {
+		f.Finish(ctx)
+	}
 	closed := r.close(ctx)
 	if errors.Is(written, errShutdown) {
 		written = fmt.Errorf("%w after %s: what was read and not committed will be read again",

@@ -91,6 +91,35 @@ func TestRun_Bounded_CommitsAtEndWithoutWaiting(t *testing.T) {
 	}
 }
 
+// finisher tells when it was asked to do what it has put off, and what was committed by then.
+type finisher struct {
+	freshet.Target
+	asked func()
+}
+
+func (f finisher) Finish(context.Context) { f.asked() }
+
+func TestRun_CaughtUp_TargetFinishesUnlessStopped(t *testing.T) {
+	for _, bounded := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(2, freshettest.SourceOptions{Bounded: bounded}, freshet.Options{Every: time.Hour}, nil)
+			var at []int // how many rows were committed when it was asked
+			r.Target = finisher{r.Target, func() { at = append(at, len(r.tables.Rows("t"))) }}
+			r.origin.Fill(20)
+			end := r.begin(t)
+			synctest.Wait()
+			must(t, end())
+			r.checkAll(t)
+			if rows := len(r.tables.Rows("t")); bounded && (len(at) != 1 || at[0] != rows) {
+				t.Errorf("got it asked to finish at %v rows, want once, at all of the %d", at, rows)
+			}
+			if !bounded && at != nil {
+				t.Errorf("got it asked to finish at %v rows, want it not asked when the run is stopped", at)
+			}
+		})
+	}
+}
+
 func TestRun_Every_CommitsInTimeFromTheFirstRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(1, freshettest.SourceOptions{}, freshet.Options{Every: 10 * time.Second}, nil)

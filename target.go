@@ -64,6 +64,13 @@ type Widener interface {
 	Widen(ctx context.Context, table string, schema *arrow.Schema) error
 }
 
+// Finisher is a Target that puts work off until there is time for it.
+type Finisher interface {
+	// Finish does the work that is due, once all of a source that has ended is committed; what takes long it leaves for another time.
+	// Nothing of it fails a pipeline.
+	Finish(ctx context.Context)
+}
+
 // Commit is a sealed part of one table, to be committed as one version.
 type Commit interface {
 	// Table is the table it belongs to.

@@ -178,6 +178,10 @@ func (a *Target) Open(context.Context) error {
 	return a.openCuts()
 }
 
+// Finish looks after the tables as far as they need it now: a run that ends when it has caught up, as one that cron begins, has no other
+// time for that.
+func (a *Target) Finish(ctx context.Context) { a.care.finish(ctx) }
+
 // Close waits for what goes on in the background, as long as ctx lasts, and drops what is not committed.
 func (a *Target) Close(ctx context.Context) error {
 	a.care.close()

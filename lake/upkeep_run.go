@@ -30,6 +30,8 @@ const (
 	turnFor = 15 * time.Second
 	// letGoFor bounds how long leases are given back at the end.
 	letGoFor = 5 * time.Second
+	// finishFor is how long pieces of work are begun at the end of a run that has caught up.
+	finishFor = 15 * time.Second
 )
 
 // upkeep looks after the tables that a target writes: one goroutine, begun with the first commit and ended by close. It
@@ -47,6 +49,8 @@ type upkeep struct {
 	mu     sync.Mutex
 	closed bool
 	wards  []*ward
+	idle   chan struct{} // closed when nothing is due, or it is late; nil: nobody waits for that, and it rests
+	late   time.Time
 }
 
 // ward is a table in care. Only the goroutine of upkeep uses it, but for what u.mu guards.
@@ -210,8 +214,12 @@ func (u *upkeep) run(ctx context.Context) {
 	var rested time.Time // until when it rests
 	for ctx.Err() == nil {
 		w, at := u.next()
+		u.tellIdle(w == nil || at.After(time.Now()))
 		var timer <-chan time.Time
 		if w != nil {
+			if u.finishing() {
+				rested = time.Time{}
+			}
 			if wait := time.Until(later(at, rested)); wait > 0 {
 				t := time.NewTimer(wait)
 				timer = t.C
@@ -228,6 +236,46 @@ func (u *upkeep) run(ctx context.Context) {
 		case <-u.wake:
 		case <-timer:
 		}
+	}
+}
+
+// finish does what is due, without a rest.
+func (u *upkeep) finish(ctx context.Context) {
+	if u == nil {
+		return
+	}
+	idle := make(chan struct{})
+	u.mu.Lock()
+	began := u.ended != nil
+	u.idle, u.late = idle, time.Now().Add(finishFor)
+	u.mu.Unlock()
+	if !began {
+		return
+	}
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}
+
+// finishing reports whether somebody waits until nothing is due.
+func (u *upkeep) finishing() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.idle != nil
+}
+
+// tellIdle tells whoever waits that nothing is due any more, or that it is late.
+func (u *upkeep) tellIdle(nothingDue bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.idle != nil && (nothingDue || time.Now().After(u.late)) {
+		close(u.idle)
+		u.idle = nil
 	}
 }
 
