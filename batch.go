@@ -92,6 +92,10 @@ type Stamp struct {
 	Committed int64  // when the origin committed it, in microseconds since 1970 UTC; 0 unknown
 }
 
+// ReadOrdinals is from where on the ordinals are, up to twice that, of rows that were read and are no changes of a log (Batch.Behind): behind
+// those of a transaction.
+const ReadOrdinals = 1 << 39
+
 // NumRows is the number of rows, not counting rejects.
 func (b *Batch) NumRows() int {
 	if b.Rows == nil {

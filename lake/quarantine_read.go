@@ -42,12 +42,20 @@ func (e *Entry) ID() string {
 
 // stands is where the entry stands among the changes of its origin.
 func (e *Entry) stands() (freshet.Lane, int64) {
-	if c, ok := freshet.ChangeOf(e.Headers); ok && c.Behind != nil {
+	if at := e.behind(); at != nil {
 		l := e.Lane
-		l.Name = c.Behind.Lane.Name
-		return l, c.Behind.Seq
+		l.Name = at.Lane.Name
+		return l, at.Seq
 	}
 	return e.Lane, e.Seq
+}
+
+// behind is where it stands if it was read, and is no change of a log; else nil.
+func (e *Entry) behind() *freshet.Place {
+	if c, ok := freshet.ChangeOf(e.Headers); ok {
+		return c.Behind
+	}
+	return nil
 }
 
 // Filter chooses entries. The zero value of each field chooses all.
@@ -175,11 +183,7 @@ func scanEntries(ctx context.Context, snap *delta.Snapshot, f *Filter, yield fun
 			if wanted != nil && !wanted[e.ID()] || f.Choose != nil && !f.Choose(e) {
 				return true
 			}
-			at := e.place()
-			e.Open = closed[at] == 0
-			if !e.Open {
-				closed[at]--
-			}
+			e.Open = !closed[e.place()].has(e.QuarantinedAt)
 			if !e.Open && !f.Closed {
 				return true
 			}
@@ -192,39 +196,6 @@ func scanEntries(ctx context.Context, snap *delta.Snapshot, f *Filter, yield fun
 		}
 	}
 	return nil
-}
-
-// entryPlace is what tells an entry from all others.
-type entryPlace struct {
-	app, table string
-	lane       freshet.Lane
-	at         place
-}
-
-func (e *Entry) place() entryPlace { return entryPlace{e.App, e.Table, e.Lane, place{e.Seq, e.Row}} }
-
-// closings counts, by entry, the rows that say it is not open any more.
-func closings(ctx context.Context, snap *delta.Snapshot, where []string) (map[entryPlace]int, error) {
-	condition, err := parseCondition(append(where[:len(where):len(where)],
-		"event <> 'rejected'", "event <> 'replaying'"))
-	if err != nil {
-		return nil, err
-	}
-	closed := map[entryPlace]int{}
-	columns := []string{"origin", "origin_id", "lane", "seq", "row", "app", "table_name"}
-	for rec, err := range snap.Scan(ctx, &delta.ScanOptions{Columns: columns, Where: condition}) {
-		if err != nil {
-			return nil, err
-		}
-		text := func(c, i int) string { return strings.Clone(rec.Column(c).(*array.String).Value(i)) }
-		for i := range int(rec.NumRows()) {
-			l := freshet.Lane{Origin: text(0, i), OriginID: text(1, i), Name: text(2, i)}
-			at := place{rec.Column(3).(*array.Int64).Value(i), rec.Column(4).(*array.Int32).Value(i)}
-			closed[entryPlace{text(5, i), text(6, i), l, at}]++
-		}
-		rec.Release()
-	}
-	return closed, nil
 }
 
 // condition is the part of the filter that holds for all rows of an entry, and the ids that are wanted, nil

@@ -122,7 +122,8 @@ type rejectWriter struct {
 }
 
 // writeRejects writes the batch's rejects to quarantine files, but those that quarantine has already; and
-// takes out what it has of the batch that is no reject any more.
+// takes out what it has of the batch that is no reject any more. Of rows that were read, and are no changes of a log, it takes out all: what is
+// at the same place now may be another row, or stand elsewhere.
 func (t *table) writeRejects(ctx context.Context, b *freshet.Batch) error {
 	t.mu.Lock()
 	h := t.held[b.Lane]
@@ -139,7 +140,7 @@ func (t *table) writeRejects(ctx context.Context, b *freshet.Batch) error {
 	for i := range b.Rejects {
 		r := &b.Rejects[i]
 		at := place{r.Seq, r.Row}
-		if h.open[at] > 0 {
+		if h.open[at] > 0 && b.Behind == nil {
 			delete(h.open, at)
 			continue
 		}

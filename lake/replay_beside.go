@@ -10,6 +10,7 @@ import (
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/internal/keyindex"
 )
 
 // A replay into a group brings what it decodes to the tables beside the table first, and then to the table:
@@ -19,6 +20,9 @@ import (
 //
 // What a change log has is told by the change columns of its rows, so whoever crashes in between, and whatever of a row was
 // logged when it was rejected, each is there once. The number keeps two replays from adding one row both.
+//
+// Rows that were read, and are no changes of a log (Batch.Behind), have other change columns when they are read again, as they are for the log
+// alone when a process died between the commits of the two. Of such a row it counts that the log has one of its key and kind that was read then or later.
 
 // unreadBeside is unread of the tables beside this one.
 func (t *table) unreadBeside(ctx context.Context, entries []*Entry) (map[*Entry]bool, error) {
@@ -62,18 +66,22 @@ func (t *table) replayBeside(ctx context.Context, entries []*Entry, b *freshet.B
 		if snap == nil {
 			continue
 		}
-		if err := mine.logReplayed(ctx, snap, entries, copyOf(b, mine.name)); err != nil {
+		if err := mine.logReplayed(ctx, snap, t.key(), entries, copyOf(b, mine.name)); err != nil {
 			return fmt.Errorf("%s: %w", mine.name, err)
 		}
 	}
 	return nil
 }
 
-// logReplayed adds to a change log the rows of the batch that it has not, and releases the batch.
-func (t *table) logReplayed(ctx context.Context, snap *delta.Snapshot, entries []*Entry, b *freshet.Batch) error {
+// logReplayed adds to a change log the rows of the batch that it has not, and releases the batch. key are the columns by which rows of
+// the table are told apart.
+func (t *table) logReplayed(ctx context.Context, snap *delta.Snapshot, key []string, entries []*Entry, b *freshet.Batch) error {
 	defer b.Release()
 	defer t.discard()
 	has, err := loggedChanges(ctx, snap, entryCauses(b, entries))
+	if err == nil {
+		err = loggedReadings(ctx, snap, key, entries, b, has)
+	}
 	if err != nil {
 		return err
 	}
@@ -145,4 +153,59 @@ func loggedChanges(ctx context.Context, snap *delta.Snapshot, c *causes) (map[in
 		rec.Release()
 	}
 	return has, nil
+}
+
+// loggedReading tells a row that was read from others of a log.
+type loggedReading struct {
+	key  keyindex.Fingerprint
+	kind freshet.Kind
+}
+
+// loggedReadings adds to what a change log has the rows that it has from another reading.
+func loggedReadings(ctx context.Context, snap *delta.Snapshot, key []string, entries []*Entry, b *freshet.Batch, has map[int]bool) error {
+	var open []int
+	for row, seq := range b.Seqs {
+		if entries[seq].behind() != nil && !has[row] {
+			open = append(open, row)
+		}
+	}
+	if len(open) == 0 || len(key) == 0 {
+		return nil
+	}
+	hasher, changes := keyindex.NewHasher(len(key)), entryCauses(b, entries)
+	keys, err := fingerprintsOf(hasher, key, b.Rows)
+	if err != nil {
+		return err
+	}
+	wanted, low := map[loggedReading][]int{}, int64(math.MaxInt64)
+	for _, row := range open {
+		of := loggedReading{keys[row], changes.at(row).kind}
+		wanted[of] = append(wanted[of], row)
+		_, seq := changes.place(row)
+		low = min(low, seq)
+	}
+	where, err := parseCondition([]string{fmt.Sprintf("%s >= %d", CommitVersionColumn, low),
+		fmt.Sprintf("%[1]s >= %[2]d AND %[1]s < %[3]d", OrdinalColumn, freshet.ReadOrdinals, resyncOrdinals)})
+	if err != nil {
+		return err
+	}
+	opts := &delta.ScanOptions{Columns: slices.Concat(key, []string{CommitVersionColumn, ChangeTypeColumn}), Where: where}
+	for rec, err := range snap.Scan(ctx, opts) {
+		if err != nil {
+			return err
+		}
+		found, err := fingerprintsOf(hasher, key, rec)
+		seqs, kinds := rec.Column(len(key)).(*array.Int64), rec.Column(len(key)+1).(*array.String)
+		for i, k := range found {
+			for _, row := range wanted[loggedReading{k, kindOf(kinds.Value(i))}] {
+				_, seq := changes.place(row)
+				has[row] = has[row] || seqs.Value(i) >= seq
+			}
+		}
+		rec.Release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -24,7 +24,7 @@ import (
 //
 // A log of several lanes tells in which one a key is; one that it does not know has nothing to stand behind, and is put where
 // the least has been read.
-const resyncOrdinals = 1 << 40
+const resyncOrdinals = 2 * freshet.ReadOrdinals
 
 // What is looked up at once, in rows and in bytes of them.
 const (
@@ -146,7 +146,7 @@ func (r *retelling) take(b arrow.RecordBatch) error {
 		return nil
 	}
 	var err error
-	r.waiting[len(r.waiting)-1].keys, err = r.fingerprints(w.rec)
+	r.waiting[len(r.waiting)-1].keys, err = fingerprintsOf(r.hasher, r.key, w.rec)
 	return err
 }
 
@@ -159,17 +159,17 @@ func kindOf(word string) freshet.Kind {
 	return freshet.Insert
 }
 
-// fingerprints are those of the keys in a batch that has the key's columns.
-func (r *retelling) fingerprints(rec arrow.RecordBatch) ([]keyindex.Fingerprint, error) {
-	columns := make([]arrow.Array, len(r.key))
-	for i, name := range r.key {
-		at := slices.IndexFunc(rec.Schema().Fields(), func(f arrow.Field) bool { return strings.EqualFold(f.Name, name) })
+// fingerprintsOf are those of the keys in a batch that has the key's columns.
+func fingerprintsOf(hasher *keyindex.Hasher, key []string, rec arrow.RecordBatch) ([]keyindex.Fingerprint, error) {
+	columns := make([]arrow.Array, len(key))
+	for i, name := range key {
+		at := columnNamed(rec.Schema(), name)
 		if at < 0 {
 			return nil, fmt.Errorf("the table has no key column %q", name)
 		}
 		columns[i] = rec.Column(at)
 	}
-	return r.hasher.Append(nil, columns)
+	return hasher.Append(nil, columns)
 }
 
 // known is what is looked up of a key.
@@ -223,7 +223,7 @@ func (r *retelling) scan(ctx context.Context, snap *delta.Snapshot, where *expr.
 		if err != nil {
 			return err
 		}
-		found, err := r.fingerprints(rec)
+		found, err := fingerprintsOf(r.hasher, r.key, rec)
 		for row, key := range found {
 			if k, ok := keys[key]; ok {
 				visit(&k, rec, row)

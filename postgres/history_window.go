@@ -227,16 +227,13 @@ func (w *window) batch(p *part) *freshet.Batch {
 	return b
 }
 
-// statedOrdinals is where the ordinals of rows begin that were read and are no changes of the log: behind all of a transaction.
-const statedOrdinals = 1 << 39
-
 // state has so many rows that were read stand behind all that was returned of the log, before what they do not show, and returns where
 // that is, and the ordinal of the first of them. Others that stand at the same place come before them.
 func (f *feed) state(rows int) (behind *freshet.Place, first int64) {
 	if f.statedAt != f.after {
 		f.statedAt, f.stated = f.after, 0
 	}
-	first = statedOrdinals + f.stated
+	first = freshet.ReadOrdinals + f.stated
 	f.stated += int64(rows)
 	return &freshet.Place{Lane: f.lane, Seq: f.after}, first
 }
