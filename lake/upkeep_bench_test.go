@@ -25,11 +25,13 @@ import (
 // meteredStore counts the bytes that are written, by what they are.
 type meteredStore struct {
 	*store.Disk
-	data, vectors, log *atomic.Int64
+	data, vectors, log, checkpoints *atomic.Int64
 }
 
 func (m meteredStore) count(key string, n int) {
 	switch {
+	case strings.HasPrefix(key, "_delta_log/") && path.Ext(key) == ".parquet":
+		m.checkpoints.Add(int64(n))
 	case strings.HasPrefix(key, "_delta_log/"):
 		m.log.Add(int64(n))
 	case path.Ext(key) == ".bin":
@@ -87,7 +89,7 @@ type churn struct {
 	last   int64           // seq
 	base   *delta.Snapshot // of the table at the start
 
-	written [3]atomic.Int64 // data, vectors, log
+	written [4]atomic.Int64 // data, vectors, log, checkpoints
 	mu      sync.Mutex
 	works   map[string]int
 	busy    time.Duration
@@ -100,7 +102,7 @@ func newChurn(b *testing.B, table int64, upkeep bool) *churn {
 	c.zipf = rand.NewZipf(c.r, 1.1, 1, uint64(table-1))
 	open := func(table string) (store.Store, error) {
 		d, err := store.NewDisk(c.dir + "/" + table)
-		return meteredStore{d, &c.written[0], &c.written[1], &c.written[2]}, err
+		return meteredStore{d, &c.written[0], &c.written[1], &c.written[2], &c.written[3]}, err
 	}
 	index := b.TempDir()
 	opts := &lake.TargetOptions{Mode: lake.Mirror, Key: lake.KeyOptions{Columns: []string{"id"}, IndexDir: index},
@@ -268,9 +270,11 @@ func BenchmarkUpkeep_StreamOfUpserts(b *testing.B) {
 
 // report tells what the stream cost, beside the table as a compaction leaves it.
 func (c *churn) report(cpu, worst, changes float64) {
-	var written [3]float64
+	var written [len(c.written)]float64
+	all := 0.0
 	for i := range written {
 		written[i] = float64(c.written[i].Load())
+		all += written[i]
 	}
 	d, _ := c.open()
 	_, err := d.Optimize(c.b.Context(), &delta.OptimizeOptions{MaxDeleted: 1e-9, TargetFileBytes: 128 << 20})
@@ -280,11 +284,11 @@ func (c *churn) report(cpu, worst, changes float64) {
 	c.must(err)
 	best := c.readCost(snap)
 	row := float64(stands.Bytes) / float64(stands.Rows)
-	c.b.Logf("%.1f CPU-seconds; written: %.0f MB data, of which %.0f MB by upkeep, %.0f MB vectors, %.0f MB log; %.1f bytes a "+
-		"row; compacted, read for %.2f", cpu, written[0]/1e6, float64(c.rewrote)/1e6, written[1]/1e6, written[2]/1e6,
-		row, best)
+	c.b.Logf("%.1f CPU-seconds; written: %.0f MB data, of which %.0f MB by upkeep, %.0f MB vectors, %.0f MB commits, %.0f MB "+
+		"checkpoints; %.1f bytes a row; compacted, read for %.2f", cpu, written[0]/1e6, float64(c.rewrote)/1e6, written[1]/1e6,
+		written[2]/1e6, written[3]/1e6, row, best)
 	c.b.ReportMetric(changes/cpu, "changes/cpu-s")
-	c.b.ReportMetric((written[0]+written[1]+written[2])/(row*changes*0.9), "written/changed")
+	c.b.ReportMetric(all/(row*changes*0.9), "written/changed")
 	c.b.ReportMetric(worst/best, "read/compacted")
 }
 
