@@ -35,7 +35,8 @@ type Options struct {
 	// MaxRows is the number of rows and rejects, over all tables, from which a commit is made at once. Default
 	// 0: no limit.
 	MaxRows int64
-	// MaxBytes is the size as stored from which a commit is made at once. Default 256 MiB.
+	// MaxBytes is the size from which a commit is made at once, by Target.Pending: as stored, or, where the target gathers rows, as those of
+	// tables with a key, in memory, with those of the two commits that may be under way. Default 256 MiB.
 	MaxBytes int64
 	// QueueBatches bounds the batches that were read and wait for the steps. Default 64.
 	QueueBatches int

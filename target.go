@@ -42,7 +42,8 @@ type Target interface {
 	// store.Retryable is true: then all that was written of the table is dropped and read again.
 	Write(ctx context.Context, b *Batch) (rejected int64, err error)
 
-	// Pending is what was written and not yet sealed: rows (with rejects), and bytes as they will be stored, roughly.
+	// Pending is what was written and not yet sealed: rows (with rejects), and bytes, roughly: as they will be stored, or, of rows that
+	// wait in memory for their commit, what they may take there together with those of commits before them.
 	Pending() (rows, bytes int64)
 
 	// Seal closes what was written into one commit a table, ready to run. The first has ended when the others, of which
