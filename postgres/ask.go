@@ -19,21 +19,39 @@ func (s *Source) ask(ctx context.Context) (*pgconn.PgConn, error) {
 	return s.catalog, err
 }
 
-// learnTypes loads the types of the database if the table has one that is not known.
-func (s *Source) learnTypes(ctx context.Context, t *Table) error {
-	for !s.types.knows(t) {
+// asking has look ask the catalog until it has an answer: an outage is waited out, and so is that tables go while the server looks.
+func (s *Source) asking(ctx context.Context, what string, look func(conn *pgconn.PgConn) error) error {
+	for {
 		conn, err := s.ask(ctx)
 		if err == nil {
-			err = s.types.load(ctx, conn)
+			if err = look(conn); err == nil {
+				return nil
+			}
 		}
-		if err == nil {
-			break
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		if err := s.outage(ctx, "read the types of "+s.server.database, err); err != nil {
+		if err := s.outage(ctx, what, err); err != nil {
 			return err
 		}
 	}
-	return nil
+}
+
+// learnTypes loads the types of the database if the table has one that is not known.
+func (s *Source) learnTypes(ctx context.Context, t *Table) error {
+	if s.types.knows(t) {
+		return nil
+	}
+	return s.asking(ctx, "read the types of "+s.server.database, func(conn *pgconn.PgConn) error { return s.types.load(ctx, conn) })
+}
+
+// publication is what the publication says now; nil: there is none.
+func (s *Source) publication(ctx context.Context) (p *publication, err error) {
+	err = s.asking(ctx, "read the publication "+s.o.Publication, func(conn *pgconn.PgConn) (err error) {
+		p, err = readPublication(ctx, conn, s.o.Publication, s.server.version)
+		return err
+	})
+	return p, err
 }
 
 // learnKey learns the key of a table that has appeared: from the catalog, which has the primary key, or, where that has the
@@ -52,8 +70,11 @@ func (s *Source) learnKey(ctx context.Context, rel *pgoutput.Rel) (bool, error) 
 		primary, t.Loose = of.PrimaryKey, of.Loose
 	}
 	if of != nil && of.Partition {
-		p, err := readPublication(ctx, s.catalog, s.o.Publication, s.server.version)
-		if err == nil && p.viaRoot(t) {
+		p, err := s.publication(ctx)
+		if err != nil {
+			return false, err
+		}
+		if p.viaRoot(t) {
 			s.keyed(t, primary)
 			held, err := s.down.Resume(ctx, s.o.Table(t.Schema, t.Name), []freshet.Lane{s.server.lane()})
 			if _, was := held[s.server.lane()]; err != nil || !was { // it never was a table of its own

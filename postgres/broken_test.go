@@ -16,15 +16,17 @@ import (
 
 	"github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/lake"
+	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
 )
 
 // between stands between us and a server. What is to be said instead of the answer to a statement, it says, and hangs up.
 type between struct {
 	t       *testing.T
 	server  string
-	when    string // of the statement
-	leave   int    // bytes of the server's answer that come through before
-	instead []byte
+	when    string        // of the statement
+	leave   int           // bytes of the server's answer that come through before
+	instead []byte        // nil: nothing, and it hangs up at once
+	shots   *atomic.Int64 // how often it does so still; nil: each time
 	met     atomic.Int64
 }
 
@@ -70,7 +72,7 @@ func (b *between) serve(client net.Conn) {
 				_ = server.Close()
 				return
 			}
-			if bytes.Contains(buf[:n], []byte(b.when)) {
+			if bytes.Contains(buf[:n], []byte(b.when)) && (b.shots == nil || b.shots.Add(-1) >= 0) {
 				armed.Store(true)
 			}
 			if _, err := server.Write(buf[:n]); err != nil {
@@ -86,6 +88,9 @@ func (b *between) serve(client net.Conn) {
 		}
 		if armed.Load() {
 			b.met.Add(1)
+			if b.instead == nil {
+				return
+			}
 			_, _ = client.Write(append(buf[:min(n, b.leave):min(n, b.leave)], b.instead...))
 			_, _ = io.Copy(io.Discard, client) // until it hangs up
 			return
@@ -128,6 +133,65 @@ func TestStream_DecodingFailsForGood_StopsWithItsCode(t *testing.T) {
 	})
 }
 
+// The server ends the connection just as a table is to be read again, of which a part is loaded: that is waited out.
+func TestHistory_ConnectionLostAsItIsReadAgain_Loaded(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, "create table public.slow (id int primary key, v text); insert into public.slow select g, 'v' from generate_series(1, 1000) g")
+		m := newMirror(t, address)
+		b := &between{t: t, when: "txid_snapshot_xmax", shots: &atomic.Int64{}}
+		m.address = b.address(address)
+		m.options.History.ChunkRows, m.options.History.RowsPerSecond = 50, 200
+		loading := make(chan struct{}, 1000)
+		m.options.Observer.Loading = func(l freshet.Loading) {
+			if l.Rows > 0 {
+				loading <- struct{}{}
+			}
+		}
+		end := m.running(t)
+		select {
+		case <-loading:
+		case <-time.After(deadline):
+			t.Fatalf("nothing was loaded; it ended with %v", end())
+		}
+		for m.count("public_slow") < 2 {
+			answer(t, conn, "select pg_sleep(0.01)")
+		}
+		b.shots.Store(1)
+		originals, err := OpenOriginals(t.Context(), address, &m.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer originals.Close(t.Context())
+		st, err := m.open("public_slow")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Nothing happens to the table, and it is set to where the log ends: chunks that are under way were read beside an older place, and
+		// are read again.
+		for until := time.Now().Add(deadline); b.met.Load() == 0; {
+			if time.Now().After(until) {
+				t.Fatalf("the table was never looked at again; it ended with %v", end())
+			}
+			do(t, conn, "select pg_logical_emit_message(false, 'test', repeat('x', 10000))")
+			at, err := pgoutput.ParseLSN(answer(t, conn, "select pg_current_wal_flush_lsn() from pg_sleep(0.05)"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = lake.SetProgress(t.Context(), st, "test.app", freshet.Progress{originals.Lane(): int64(at)}, &lake.SetOptions{Reason: "to be read again"})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+		m.options.History.RowsPerSecond = 0
+		m.catchUp(t)
+		sameRows(t, "the table", m.rows(t, "public_slow", "id", "v"), truth(t, conn, "slow", "id", "v"))
+	})
+}
+
 // What stands before the server, or that a right is missing, is said as such.
 func TestOpen_PoolerOrNoRight_Named(t *testing.T) {
 	onServers(t, func(t *testing.T, address string) {
@@ -136,7 +200,7 @@ func TestOpen_PoolerOrNoRight_Named(t *testing.T) {
 		open := func(address string) *freshet.Error {
 			t.Helper()
 			m := newMirror(t, address)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
 			defer cancel()
 			err := m.pipeline(m.source(t, true), lake.Mirror).Run(ctx)
 			var e *freshet.Error

@@ -110,7 +110,7 @@ func (c *capture) pipe(t *testing.T) (*walsender, *mirror) {
 // run runs to the end of the log.
 func (m *mirror) run(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	if err := errors.Join(m.pipeline(m.source(t, true), lake.Append).Run(ctx), ctx.Err()); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func (c *capture) killProcesses(t *testing.T, want landed) {
 	for k := c.random.IntN(step); k < len(c.payloads); k += step {
 		w.cutNext(slices.Repeat([]int{k}, 1000))
 		m.left.Store(1 + c.random.Int64N(60))
-		ctx, die := context.WithTimeout(t.Context(), time.Minute)
+		ctx, die := context.WithTimeout(t.Context(), deadline)
 		done := make(chan error, 1)
 		go func() { done <- m.pipeline(m.source(t, false), lake.Append).Run(ctx) }()
 		var err error

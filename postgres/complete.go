@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
 )
 
@@ -31,17 +33,9 @@ func (s *Source) complete(ctx context.Context, f *feed, m *pgoutput.Message) err
 	if len(r.Columns) == 0 {
 		return nil
 	}
-	for {
-		err := s.readRow(ctx, r)
-		if err == nil {
-			break
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := s.outage(ctx, "read a row of "+f.sourceName(), err); err != nil {
-			return err
-		}
+	err := s.asking(ctx, "read a row of "+f.sourceName(), func(conn *pgconn.PgConn) error { return r.readRow(ctx, conn) })
+	if err != nil {
+		return err
 	}
 	for _, row := range r.rows {
 		for i := range m.New {
@@ -61,15 +55,11 @@ func (s *Source) complete(ctx context.Context, f *feed, m *pgoutput.Message) err
 func leftOut(v pgoutput.Value) bool { return v.Kind == pgoutput.Unchanged }
 
 // readRow reads the one row that is asked for; none of a table that has gone.
-func (s *Source) readRow(ctx context.Context, r *mend) error {
-	conn, err := s.ask(ctx)
-	if err != nil {
+func (m *mend) readRow(ctx context.Context, conn *pgconn.PgConn) error {
+	found, err := readTables(ctx, conn, []string{m.Table})
+	if err != nil || len(found) != 1 || found[0].OID != m.whose {
 		return err
 	}
-	found, err := readTables(ctx, conn, []string{r.Table})
-	if err != nil || len(found) != 1 || found[0].OID != r.whose {
-		return err
-	}
-	r.table, r.names, r.rows = found[0], nil, nil
-	return r.read(ctx, conn)
+	m.table, m.names, m.rows = found[0], nil, nil
+	return m.read(ctx, conn)
 }

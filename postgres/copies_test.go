@@ -107,13 +107,13 @@ func (m *mirror) copy(t *testing.T, address string) *mirror {
 func (m *mirror) follows(t *testing.T, id int) {
 	t.Helper()
 	conn := connect(t, m.address)
-	for n := 0; ; n++ {
+	for until := time.Now().Add(deadline); ; {
 		for _, row := range m.rows(t, "public_keyed", "id") {
 			if row == fmt.Sprintf("|%d", id) {
 				return
 			}
 		}
-		if n > 3000 {
+		if time.Now().After(until) {
 			t.Fatalf("the row %d never came", id)
 		}
 		answer(t, conn, "select pg_sleep(0.02)")

@@ -89,7 +89,11 @@ insert into public.kept select g, 'v' from generate_series(1, 2000) g`)
 		ended := make(chan error, 1)
 		go func() { ended <- m.pipeline(m.source(t, false), lake.Mirror).Run(ctx) }()
 		for m.count("public_kept") == 0 {
-			<-time.After(time.Millisecond)
+			select {
+			case err := <-ended:
+				t.Fatalf("ended with %v before it loaded a chunk", err)
+			case <-time.After(time.Millisecond):
+			}
 		}
 		do(t, conn, "alter table public.kept add c int default 5; insert into public.kept values (-1, 'new', 6)")
 		cancel()
@@ -209,13 +213,14 @@ insert into public.wide select g, g, 'v' || g from generate_series(1, 6000) g`)
 			do(t, conn, fmt.Sprintf("alter table public.wide add %s int default %d, add extra%d text; update public.wide set n = n + 1 where id %% 50 = %[2]d",
 				column, n, n))
 			for seen := false; ; {
+				there := slices.Contains(m.columns(t, "public_wide"), column)
 				r := m.verify(t, "wide", &quality.Options{Wait: 20 * time.Second, Dir: t.TempDir()})
 				if !r.Equal() {
 					t.Fatalf("%s: got %v, %v of %d rows, wanted no difference; %v were left out", column, r.Counts, r.Differences, r.SourceRows, m.filling)
 				}
 				if slices.Contains(m.filling, column) {
 					seen = true
-				} else if seen {
+				} else if seen || there { // there, and not seen: it was filled before this looked
 					break
 				}
 			}

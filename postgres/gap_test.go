@@ -16,7 +16,7 @@ import (
 // fails runs the pipeline and wants it to end with this code, and words.
 func (m *mirror) fails(t *testing.T, code freshet.Code, words string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	err := m.pipeline(m.source(t, true), lake.Mirror).Run(ctx)
 	var e *freshet.Error
@@ -105,6 +105,11 @@ func TestSlot_InUse_HolderNamed(t *testing.T) {
 		go func() { done <- m.pipeline(first, lake.Mirror).Run(ctx) }()
 		watch := connect(t, address)
 		for active := false; !active; {
+			select {
+			case err := <-done:
+				t.Fatalf("the first ended with %v", err)
+			default:
+			}
 			r, err := query(t.Context(), watch, "select active from pg_replication_slots where slot_name = $1", m.options.Slot)
 			if err != nil {
 				t.Fatal(err)

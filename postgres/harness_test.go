@@ -6,9 +6,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
+
+// deadline is how long a test waits for what must happen; on an idle machine seconds are enough.
+const deadline = 5 * time.Minute
 
 // onServers runs a test on each server that POSTGRES_URLS names, in a database of its own that is dropped at the end.
 func onServers(t *testing.T, test func(t *testing.T, address string)) {
@@ -27,9 +31,9 @@ func onServers(t *testing.T, test func(t *testing.T, address string)) {
 				return '_'
 			}, t.Name()))
 			name = name[:min(len(name), 63)]
-			do(t, conn, "drop database if exists "+name+" with (force)")
+			dropDatabase(t, conn, name)
 			do(t, conn, "create database "+name)
-			t.Cleanup(func() { do(t, connect(t, address), "drop database if exists "+name+" with (force)") })
+			t.Cleanup(func() { dropDatabase(t, connect(t, address), name) })
 			of, err := url.Parse(address)
 			if err != nil {
 				t.Fatal(err)
@@ -37,6 +41,20 @@ func onServers(t *testing.T, test func(t *testing.T, address string)) {
 			of.Path = "/" + name
 			test(t, of.String())
 		})
+	}
+}
+
+// dropDatabase drops a database, if there is one. Connections that were hung up may be in it, or read from a slot of it, for a while.
+func dropDatabase(t *testing.T, conn *pgconn.PgConn, name string) {
+	t.Helper()
+	for until := time.Now().Add(deadline); ; do(t, conn, "select pg_sleep(0.05)") {
+		_, err := conn.Exec(context.Background(), "drop database if exists "+name+" with (force)").ReadAll()
+		if err == nil {
+			return
+		}
+		if !slotInUse(err) || time.Now().After(until) { // the code is that of a database in use, too
+			t.Fatal(err)
+		}
 	}
 }
 

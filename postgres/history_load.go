@@ -109,7 +109,7 @@ func (l *load) resume(ctx context.Context, s *Source, done int64) error {
 		mark, err = parseMark(kept)
 	}
 	if err == nil {
-		if err := s.history.look(ctx, l); err != nil {
+		if err := s.history.lookAgain(ctx, l); err != nil {
 			return err
 		}
 		if l.table != nil && mark.Upto != nil && !slices.Equal(mark.Key, l.keyNames()) {
@@ -146,7 +146,7 @@ func (l *load) foresee(ctx context.Context, s *Source) error {
 	if len(l.ahead) == 0 {
 		return nil
 	}
-	return s.history.look(ctx, l)
+	return s.history.lookAgain(ctx, l)
 }
 
 // reset forgets what is being read.

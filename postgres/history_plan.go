@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
 )
 
@@ -40,6 +41,20 @@ func (p *plan) drop() {
 	<-p.done
 	p.give(p.conn)
 	p.conn = nil
+}
+
+// lookAgain is look where rows are read again from where the table stands: an outage is waited out.
+func (h *history) lookAgain(ctx context.Context, l *load) error {
+	for {
+		err := h.look(ctx, l)
+		var known *freshet.Error
+		if !errors.As(err, &known) || known.Code != freshet.CodeSourceUnreachable {
+			return err
+		}
+		if err := h.s.outage(ctx, "look at "+l.feed.sourceName()+" in the catalog", err); err != nil {
+			return err
+		}
+	}
 }
 
 // look looks at a table whose loading begins, or which has changed.

@@ -39,27 +39,17 @@ func (s *Source) awaitCatalog(ctx context.Context, conn *pgconn.PgConn) error {
 
 // lookUp asks the catalog for a table, as schema.table; nil: it has it no longer. An outage is waited out.
 func (s *Source) lookUp(ctx context.Context, name string) (*catalogTable, error) {
-	for {
-		conn, err := s.ask(ctx)
-		if err == nil {
-			err = s.awaitCatalog(ctx, conn)
+	var found []*catalogTable
+	err := s.asking(ctx, "look for "+name+" in the catalog", func(conn *pgconn.PgConn) (err error) {
+		if err = s.awaitCatalog(ctx, conn); err == nil {
+			found, err = readTables(ctx, conn, []string{name})
 		}
-		if err == nil {
-			var found []*catalogTable
-			if found, err = readTables(ctx, conn, []string{name}); err == nil {
-				if len(found) == 0 {
-					return nil, nil
-				}
-				return found[0], nil
-			}
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if err := s.outage(ctx, "look for "+name+" in the catalog", err); err != nil {
-			return nil, err
-		}
+		return err
+	})
+	if err != nil || len(found) == 0 {
+		return nil, err
 	}
+	return found[0], nil
 }
 
 // learnDimensions learns with how many dimensions arrays are declared that the table downstream has not yet: the log does not say it.

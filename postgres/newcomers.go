@@ -93,6 +93,10 @@ func (w *watch) look(ctx context.Context) (n notice, ok bool, err error) {
 			fresh = append(fresh, name)
 		}
 	}
+	if n.gone, err = w.stillThere(ctx, n.gone); err != nil {
+		w.members = before // it is tried again
+		return n, false, err
+	}
 	slices.Sort(n.gone)
 	slices.Sort(n.attached)
 	if len(fresh) > 0 {
@@ -102,6 +106,19 @@ func (w *watch) look(ctx context.Context) (n notice, ok bool, err error) {
 		}
 	}
 	return n, len(n.come)+len(n.gone)+len(n.attached) > 0, nil
+}
+
+// stillThere leaves those of the tables that are there still. The server looks at its catalog bit by bit: one that is dropped just then is a
+// table that the publication has no longer.
+func (w *watch) stillThere(ctx context.Context, gone []string) ([]string, error) {
+	if len(gone) == 0 {
+		return nil, nil
+	}
+	again, err := readMembers(ctx, w.conn, w.o)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(gone, func(name string) bool { return again[name].oid != w.members[name].oid }), nil
 }
 
 // take returns those of the tables that are published, or can be.
@@ -155,6 +172,9 @@ func (p *publication) extend(ctx context.Context, conn *pgconn.PgConn, o *Option
 		switch {
 		case errors.As(err, &said) && said.Code == "42501":
 			o.Log.Warn("a table is left out", "table", t.String(), "why", "our role must not add it to the publication: "+sql)
+		case errors.As(err, &said) && said.Code == "42P01": // undefined_table: it was dropped meanwhile
+		case madeByAnother(err): // another copy of the pipeline has added it
+			p.Tables[t.String()] = published{}
 		case errors.As(err, &said) && said.Code == readOnly:
 			o.Log.Warn("a table is left out", "table", t.String(), "why", "a standby cannot add it to the publication; on the primary: "+sql)
 		case err != nil:
@@ -277,25 +297,20 @@ func (s *Source) memberSince(ctx context.Context, oid string) (since string, err
 	if since, known := s.since[oid]; known {
 		return since, nil
 	}
-	for {
-		conn, err := s.ask(ctx)
-		if err == nil {
-			var found [][][]byte
-			found, err = query(ctx, conn, "select c.oid, "+sinceOf(s.server.version)+` from pg_catalog.pg_publication_tables p
+	err = s.asking(ctx, "read the publication "+s.o.Publication, func(conn *pgconn.PgConn) error {
+		found, err := query(ctx, conn, "select c.oid, "+sinceOf(s.server.version)+` from pg_catalog.pg_publication_tables p
   join pg_catalog.pg_publication b on b.pubname = p.pubname join pg_catalog.pg_class c on c.relname = p.tablename
   join pg_catalog.pg_namespace n on n.oid = c.relnamespace and n.nspname = p.schemaname where p.pubname = $1`, s.o.Publication)
-			if err == nil {
-				s.since = map[string]string{}
-				for _, r := range found {
-					s.since[string(r[0])] = string(r[1])
-				}
-				return s.since[oid], nil
-			}
+		if err != nil {
+			return err
 		}
-		if err := s.outage(ctx, "read the publication "+s.o.Publication, err); err != nil {
-			return "", err
+		s.since = map[string]string{}
+		for _, r := range found {
+			s.since[string(r[0])] = string(r[1])
 		}
-	}
+		return nil
+	})
+	return s.since[oid], err
 }
 
 // rejoin adds tables that were made while nothing ran to a publication that the source has made. One that was read before was taken
@@ -321,9 +336,17 @@ func (s *Source) rejoin(ctx context.Context, conn *pgconn.PgConn, p *publication
 			}
 			continue
 		}
-		if _, same := held[rows]; read && (same || s.o.History.Skip) {
-			return leftPublication(p.Name, t.String())
+		if _, same := held[rows]; !read || !same && !s.o.History.Skip {
+			continue
 		}
+		now, err := readTables(ctx, conn, []string{t.String()})
+		switch {
+		case err != nil:
+			return s.ailing(err)
+		case len(now) == 0 || now[0].OID != t.OID: // it was dropped before the publication was read
+			return errMoved
+		}
+		return leftPublication(p.Name, t.String())
 	}
 	if err := p.extend(ctx, conn, &s.o, all); err != nil {
 		return s.ailing(err)

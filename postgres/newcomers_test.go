@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +34,7 @@ func TestNewcomers_NoChangeOfThem_Loaded(t *testing.T) {
 				loaded <- l.Table
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
 		done := make(chan error, 1)
 		go func() { done <- m.pipeline(m.source(t, false), lake.Mirror).Run(ctx) }()
@@ -99,13 +101,112 @@ func (m *mirror) whileItRuns(t *testing.T, do func()) error {
 		default:
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- m.pipeline(m.source(t, false), lake.Mirror).Run(ctx) }()
-	<-watched
+	select {
+	case <-watched:
+	case err := <-done:
+		t.Fatalf("ended with %v before it watched its slot", err)
+	}
 	do()
 	return <-done
+}
+
+// The server looks at its catalog bit by bit: a table that is dropped just then is one that the publication has no longer. That is no gap.
+func TestWatch_DroppedWhileTheServerLooks_NoGap(t *testing.T) {
+	in, out := []string{"public", "a", "16400", "t", "16401", "f"}, []string{"public", "a", "16400", "f", "", "f"}
+	anew := []string{"public", "a", "16500", "f", "", "f"}
+	for name, c := range map[string]struct {
+		looks [][][]string
+		gone  []string
+	}{
+		"dropped":   {[][][]string{{in}, {out}, {}}, nil},
+		"made anew": {[][][]string{{in}, {out}, {anew}}, nil},
+		"taken out": {[][][]string{{in}, {out}, {out}}, []string{"public.a"}},
+	} {
+		server := newWalsender(t, "15.4", nil, rand.New(rand.NewPCG(1, 1)))
+		server.asked = func(sql string) (rows [][]string, is bool) {
+			if is = strings.Contains(sql, "p.tablename is not null"); is {
+				rows, c.looks = c.looks[0], c.looks[1:]
+			}
+			return rows, is
+		}
+		o := (&Options{Slot: "s", Tables: []string{"public.*"}}).withDefaults()
+		w := &watch{o: &o, version: 150004, conn: connect(t, server.address())}
+		var n notice
+		for len(c.looks) > 0 {
+			var err error
+			if n, _, err = w.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(n.gone, c.gone) {
+			t.Errorf("%s: got %v taken out, want %v", name, n.gone, c.gone)
+		}
+	}
+}
+
+// A table that is dropped, or added by another copy of the pipeline, before it is added to the publication is no error.
+func TestExtend_DroppedOrAddedMeanwhile_GoesOn(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, mirroredDDL)
+		m := newMirror(t, address)
+		m.catchUp(t)
+		do(t, conn, "create table public.dropped (id int primary key); create table public.added (id int primary key); create table public.fresh (id int primary key)")
+		all, err := readTables(t.Context(), conn, []string{"public.*"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := readPublication(t.Context(), conn, m.options.Slot, serverVersion(conn))
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(t, conn, "drop table public.dropped; alter publication "+quoteName(p.Name)+" add table public.added")
+		o := m.options.withDefaults()
+		if err := p.extend(t.Context(), conn, &o, all); err != nil {
+			t.Fatal(err)
+		}
+		got := answers(t, conn, "select tablename from pg_publication_tables where pubname = "+quoteText(p.Name)+" and tablename in ('dropped', 'added', 'fresh') order by 1")
+		_, dropped := p.Tables["public.dropped"]
+		_, added := p.Tables["public.added"]
+		if !slices.Equal(got, []string{"added", "fresh"}) || dropped || !added {
+			t.Errorf("got %v in the publication, and %v as known, want both that are there", got, p.Tables)
+		}
+	})
+}
+
+// A table is made anew while a pipeline starts and the server looks at it: it is loaded as the new one.
+func TestOpen_MadeAnewWhileTheCatalogIsRead_Loaded(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn, watching := connect(t, address), connect(t, address)
+		do(t, conn, "create table public.made (id int primary key, v text); insert into public.made values (1, 'old')")
+		m := newMirror(t, address)
+		m.options.Tables, m.options.Keyed = []string{"public.*"}, true
+		m.catchUp(t)
+		do(t, conn, "begin; drop table public.made; create table public.made (id int primary key, v text); insert into public.made values (2, 'new')")
+		ctx, cancel := context.WithTimeout(t.Context(), deadline)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- m.pipeline(m.source(t, true), lake.Mirror).Run(ctx) }()
+		waits := "select count(*) > 0 from pg_stat_activity, pg_sleep(0.01) where datname = current_database() and wait_event_type = 'Lock'"
+		for over := false; !over && answer(t, watching, waits) != "t"; { // servers before 16 look without locks
+			select {
+			case err := <-done:
+				over = true
+				done <- err
+			default:
+			}
+		}
+		do(t, conn, "commit")
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		m.catchUp(t)
+		sameRows(t, "the table", m.rows(t, "public_made", "id", "v"), []string{"|2|new"})
+	})
 }
 
 // What is dropped is what the pipeline made, and nothing else.

@@ -75,7 +75,7 @@ func (s *Source) resume(ctx context.Context, conn *pgconn.PgConn, tables []*cata
 		}
 		return s.resume(ctx, conn, tables)
 	}
-	held := map[string]pgoutput.LSN{}
+	held, hold := map[string]pgoutput.LSN{}, map[string]pgoutput.LSN{}
 	for _, t := range tables {
 		name := s.o.Table(t.Schema, t.Name)
 		p, err := s.down.Resume(ctx, name, []freshet.Lane{s.server.lane()})
@@ -86,6 +86,7 @@ func (s *Source) resume(ctx context.Context, conn *pgconn.PgConn, tables []*cata
 		if !ok {
 			continue
 		}
+		hold[name] = pgoutput.LSN(at)
 		was, is, err := s.member(ctx, name, t.OID)
 		if err != nil {
 			return 0, false, err
@@ -110,11 +111,11 @@ func (s *Source) resume(ctx context.Context, conn *pgconn.PgConn, tables []*cata
 		}
 		return have.confirmed, false, s.noteTimelines(ctx, s.server, moved)
 	}
-	if names := slices.Sorted(maps.Keys(held)); len(names) > 0 {
+	if names := slices.Sorted(maps.Keys(hold)); len(names) > 0 {
 		if have, err = findSlot(ctx, conn, s.o.Slot, s.server.version); have != nil {
 			return s.resume(ctx, conn, tables)
 		}
-		return 0, false, errors.Join(err, missing(s.o.Slot, names[0], held[names[0]]))
+		return 0, false, errors.Join(err, missing(s.o.Slot, names[0], hold[names[0]]))
 	}
 	if s.server.standby {
 		s.o.Log.Info("making a replication slot on a standby, which waits for the primary: SELECT pg_log_standby_snapshot() there ends that",

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -138,7 +137,7 @@ func TestVerify_RandomTransactions_NoFalseAlarm(t *testing.T) {
 			default:
 			}
 			for table := range mirrored {
-				r := m.verify(t, table, &quality.Options{Wait: 5 * time.Second, Dir: t.TempDir()})
+				r := m.verify(t, table, &quality.Options{Wait: deadline, Dir: t.TempDir()})
 				looks += int(r.Rechecked)
 				t.Logf("%s: %d rows, %d looked at again, %d undecided, %s", table, r.SourceRows, r.Rechecked, r.Undecided, r.Took)
 				if !r.Equal() {
@@ -176,7 +175,7 @@ insert into public.keyed values (%d, %[1]d, 'new') on conflict (id) do update se
 			}
 		}()
 		defer func() { close(ended); <-over }()
-		r := m.verify(t, "keyed", &quality.Options{Wait: 10 * time.Second})
+		r := m.verify(t, "keyed", &quality.Options{Wait: deadline})
 		var got []string
 		for _, d := range r.Differences {
 			got = append(got, fmt.Sprintf("%s %s %s", d.Class, strings.Join(d.Key, "|"), strings.Join(d.Columns, ",")))

@@ -2,14 +2,17 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/freshet-io/freshet"
+	"github.com/freshet-io/freshet/delta"
 	"github.com/freshet-io/freshet/lake"
 )
 
@@ -39,7 +42,7 @@ func TestHistory_PartitionsAndHeirs_LoadedAsPublished(t *testing.T) {
 		leaves.options.Publication = "leaves"
 		do(t, conn, "create publication leaves for table public.parts, only public.base")
 		mirrors := []*mirror{root, leaves}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
 		done := make(chan error, len(mirrors))
 		for _, m := range mirrors {
@@ -95,6 +98,43 @@ func onlyRows(t *testing.T, address, table string, columns ...string) []string {
 	return truth(t, conn, "bare_"+table, columns...)
 }
 
+// The server ends the connection just as it is asked whether a partition is a table of its own: it is asked again, and the partition is none.
+func TestPartitions_ConnectionLostWhileAsked_NoTableOfItsOwn(t *testing.T) {
+	onServers(t, func(t *testing.T, address string) {
+		conn := connect(t, address)
+		do(t, conn, `create table public.measured (id int primary key, v text) partition by range (id);
+create table public.measured_low partition of public.measured for values from (0) to (100); insert into public.measured values (1, 'a')`)
+		m := newMirror(t, address)
+		m.options.Tables, m.options.Keyed = []string{"public.*"}, true
+		m.catchUp(t)
+		b := &between{t: t, when: "from pg_catalog.pg_publication_tables where", shots: &atomic.Int64{}}
+		m.address = b.address(address)
+		end := m.running(t)
+		eventually(t, conn, "select count(*) = 1 from pg_replication_slots where slot_name = "+quoteText(m.options.Slot)+" and active")
+		b.shots.Store(1)
+		do(t, conn, "insert into public.measured values (2, 'b')")
+		for until := time.Now().Add(deadline); !slices.Contains(m.rows(t, "public_measured", "id"), "|2"); {
+			if time.Now().After(until) {
+				t.Fatalf("the row never came; it ended with %v", end())
+			}
+			answer(t, conn, "select pg_sleep(0.01)")
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.met.Load(); got != 1 {
+			t.Errorf("got %d connections that were ended, want 1", got)
+		}
+		st, err := m.open("public_measured_low")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := delta.Open(t.Context(), st, nil); !errors.Is(err, delta.ErrNoTable) {
+			t.Errorf("got %v, want no table of the partition's own", err)
+		}
+	})
+}
+
 // A table of its own that becomes a partition of one that is read as a whole stays as it is downstream, and its rows are the other's from then on,
 // whether the pipeline runs meanwhile or not. When it is a table again, what happened to it in between is a gap.
 func TestPartitions_TableIsAttached_PipelineGoesOn(t *testing.T) {
@@ -110,7 +150,7 @@ create table public.third_part (id int primary key, v text); insert into public.
 		var log lines
 		m.options.Log = slog.New(slog.NewTextHandler(&log, nil))
 		m.options.WatchEvery = 10 * time.Millisecond
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
 		done := make(chan error, 1)
 		go func() { done <- m.pipeline(m.source(t, false), lake.Mirror).Run(ctx) }()

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,8 +12,30 @@ import (
 	"github.com/freshet-io/freshet"
 )
 
-// published returns the tables that are read, and makes the publication of them if there is none.
-func (s *Source) published(ctx context.Context) ([]*catalogTable, error) {
+// catalogTries is how often the catalog is read, at most, whose tables are others before it was read to its end.
+const catalogTries = 20
+
+// errMoved says that a table was dropped, or made anew, while the catalog was read.
+var errMoved = errors.New("tables were dropped or made while the catalog was read")
+
+// moved reports whether the catalog is to be read anew: what it named is gone, or was made by another copy of the pipeline. Source:
+// "PostgreSQL Error Codes", undefined_table, and internal_error, which is how a server says that a table is gone that it was about to open.
+func moved(err error) bool {
+	var said *pgconn.PgError
+	return errors.Is(err, errMoved) || madeByAnother(err) || errors.As(err, &said) && (said.Code == "42P01" || said.Code == "XX000")
+}
+
+// published returns the tables that are read, and makes the publication of them if there is none. Tables come and go meanwhile.
+func (s *Source) published(ctx context.Context) (read []*catalogTable, err error) {
+	for range catalogTries {
+		if read, err = s.publishedNow(ctx); !moved(err) {
+			break
+		}
+	}
+	return read, err
+}
+
+func (s *Source) publishedNow(ctx context.Context) ([]*catalogTable, error) {
 	conn, err := s.ask(ctx)
 	if err != nil {
 		return nil, err
@@ -32,11 +55,7 @@ func (s *Source) published(ctx context.Context) ([]*catalogTable, error) {
 		return nil, s.ailing(err)
 	}
 	if p == nil {
-		read, err := s.publish(ctx, conn, all)
-		if madeByAnother(err) {
-			return s.published(ctx)
-		}
-		return read, err
+		return s.publish(ctx, conn, all)
 	}
 	if err := s.rejoin(ctx, conn, p, all); err != nil {
 		return nil, err

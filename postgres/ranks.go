@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/freshet-io/freshet/postgres/internal/pgoutput"
 )
 
@@ -139,22 +141,17 @@ func (l *load) readAhead() (keys [][][]byte, err error) {
 
 // askRanks asks the server where keys lie, for as long as it takes.
 func (l *load) askRanks(ctx context.Context, s *Source, keys [][][]byte) error {
-	for {
-		conn, err := s.ask(ctx)
-		if err == nil {
-			var found [][][]byte
-			if found, err = query(ctx, conn, rankQuery(l.key, l.ranks.bounds), columnsOf(l.key, keys)...); err == nil {
-				l.ranks.known = make(map[string]int, len(keys))
-				for i, r := range found {
-					l.ranks.known[joinValues(keys[i])] = int(number(r[0]))
-				}
-				return nil
-			}
-		}
-		if err := s.outage(ctx, "ask for the order of keys of "+l.feed.name, err); err != nil {
+	return s.asking(ctx, "ask for the order of keys of "+l.feed.name, func(conn *pgconn.PgConn) error {
+		found, err := query(ctx, conn, rankQuery(l.key, l.ranks.bounds), columnsOf(l.key, keys)...)
+		if err != nil {
 			return err
 		}
-	}
+		l.ranks.known = make(map[string]int, len(keys))
+		for i, r := range found {
+			l.ranks.known[joinValues(keys[i])] = int(number(r[0]))
+		}
+		return nil
+	})
 }
 
 // rankQuery asks of keys, whose columns are arrays, how many of the bounds lie before each.

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/freshet-io/freshet/lake"
 )
@@ -44,7 +43,7 @@ func TestHistory_KeysOfTheServersOrder_EachRowOnce(t *testing.T) {
 		do(t, conn, orderedDDL)
 		m := newMirror(t, address)
 		m.options.History.ChunkRows = 60
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
 		done := make(chan error, 1)
 		go func() { done <- m.pipeline(m.source(t, false), lake.Append).Run(ctx) }()

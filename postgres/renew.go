@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -120,9 +121,22 @@ func (r *Renewed) ask(ctx context.Context, address string, o *Options, held func
 	return at, nil
 }
 
+// idleSlot is the slot as the server has it; nil: there is none. A connection that has ended and is still seen to read from it is waited for.
+func idleSlot(ctx context.Context, conn *pgconn.PgConn, name string, version int) (*slot, error) {
+	for until := time.Now().Add(farewell); ; {
+		have, err := findSlot(ctx, conn, name, version)
+		if err != nil || have == nil || !have.active || time.Now().After(until) {
+			return have, err
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // lost makes sure that the slot does not have what the tables need, and reports whether there is one that is to go.
 func (r *Renewed) lost(ctx context.Context, conn *pgconn.PgConn, o *Options, on *server, at map[string]pgoutput.LSN) (bool, error) {
-	have, err := findSlot(ctx, conn, o.Slot, on.version)
+	have, err := idleSlot(ctx, conn, o.Slot, on.version)
 	if have == nil || err != nil {
 		return false, err
 	}

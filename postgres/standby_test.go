@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -43,15 +42,9 @@ func script(t *testing.T, args ...string) string {
 func startNode(t *testing.T, version, of string, settings ...string) *node {
 	t.Helper()
 	n := &node{dir: t.TempDir()}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(free.Addr().String())
-	_ = free.Close()
-	args := []string{"start", n.dir, "--version", version, "--port", port}
+	args := []string{"start", n.dir, "--version", version, "--port", "0"}
 	if of != "" {
-		args = []string{"standby", n.dir, of, "--port", port}
+		args = []string{"standby", n.dir, of, "--port", "0"}
 	}
 	t.Cleanup(func() { script(t, "stop", n.dir, "--kill") })
 	n.is(t, script(t, append(args, settings...)...))
@@ -99,8 +92,8 @@ func answer(t *testing.T, conn *pgconn.PgConn, sql string) string {
 // eventually asks until the answer is true.
 func eventually(t *testing.T, conn *pgconn.PgConn, sql string) {
 	t.Helper()
-	for n := 0; answer(t, conn, sql) != "t"; n++ {
-		if n > 10_000 {
+	for until := time.Now().Add(deadline); answer(t, conn, sql) != "t"; {
+		if time.Now().After(until) {
 			t.Fatalf("%s: it never was", sql)
 		}
 		answer(t, conn, "select pg_sleep(0.01)")
@@ -233,7 +226,7 @@ func tableComesLate(t *testing.T, primary *node, all *mirror) {
 			}
 		},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- all.pipeline(all.source(t, false), lake.Append).Run(ctx) }()
@@ -282,8 +275,8 @@ func standbyIsPromoted(t *testing.T, primary, standby *node, quick *mirror) {
 	ahead.catchUp(t)
 	down := connect(t, standby.address)
 	for _, slot := range []string{"level", "ahead"} {
-		for n := 0; ; n++ {
-			if n > 600 {
+		for until := time.Now().Add(deadline); ; {
+			if time.Now().After(until) {
 				t.Fatalf("the slot %s was never copied", slot)
 			}
 			replayed(t, up, down)
@@ -310,7 +303,10 @@ func standbyIsPromoted(t *testing.T, primary, standby *node, quick *mirror) {
 	standby.promote(t)
 	eventually(t, down, "select not pg_is_in_recovery()")
 	do(t, down, "insert into public.quiet values (-1)")
-	for !slices.Contains(quick.rows(t, "public_quiet", "id"), "|-1") {
+	for until := time.Now().Add(deadline); !slices.Contains(quick.rows(t, "public_quiet", "id"), "|-1"); {
+		if time.Now().After(until) {
+			t.Fatalf("the row behind the promotion never came; it ended with %v", end())
+		}
 		answer(t, down, "select pg_sleep(0.01)")
 	}
 	if err := end(); err != nil {

@@ -133,14 +133,14 @@ func (m *mirror) pipeline(s *Source, mode lake.Mode) *freshet.Pipeline {
 // catchUp runs until everything is there that the database has now.
 func (m *mirror) catchUp(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	if err := m.pipeline(m.source(t, true), lake.Mirror).Run(ctx); err != nil {
 		unlessUndecodable(t, err)
 		t.Fatal(err)
 	}
 	if ctx.Err() != nil {
-		t.Fatal("did not catch up in two minutes")
+		t.Fatal("did not catch up in ", deadline)
 	}
 }
 
