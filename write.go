@@ -347,7 +347,7 @@ func (w *writer) settle(res result) error {
 		delete(w.strikes, res.table)
 	case errors.Is(res.err, ErrStale):
 		if res.gen == w.gens[res.table] {
-			w.stale(res.table)
+			w.stale(res.table, res.err)
 		}
 	default:
 		return res.err
@@ -367,21 +367,21 @@ func (w *writer) lost(ctx context.Context, table, doing string, err error) error
 	default:
 		return err
 	}
-	w.stale(table)
+	w.stale(table, err)
 	return nil
 }
 
 // stale drops what was written of the table and not committed, and has the source read it again. The pauses
 // between attempts without progress grow and are random, so that two copies that fight over a table do not
 // keep in step.
-func (w *writer) stale(table string) {
+func (w *writer) stale(table string, why error) {
 	w.drop(table)
 	if w.obs.Stale != nil {
 		w.obs.Stale(table)
 	}
 	pause := pauseAfter(w.strikes[table])
 	w.strikes[table]++
-	w.log.Warn("the table has moved on; reading again", "table", table, "pause", pause)
+	w.log.Warn("the table has moved on; reading again", "table", table, "why", why, "pause", pause)
 	w.rewound++
 	w.rewinds.add(table, pause)
 }
