@@ -27,6 +27,9 @@ func newBroker(t *testing.T, opts ...kfake.Opt) *broker {
 	return newBrokerFor(t, kgo.ProducerLinger(0), opts...)
 }
 
+// patience is how long a test waits for what must happen; on an idle machine a second is enough.
+const patience = 2 * time.Minute
+
 // shortSessions lets tests be quick.
 var shortSessions = kfake.GroupMinSessionTimeout(10 * time.Millisecond)
 
@@ -131,7 +134,7 @@ func bounded(o *kafka.Options) { o.Bounded = true }
 // catchUp runs a bounded source into the sink.
 func (b *broker) catchUp(k *sink, topic string, change func(*kafka.Options)) error {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
 	defer cancel()
 	err := k.copy(b.t).run(ctx, b.source(topic, func(o *kafka.Options) {
 		o.Bounded = true
@@ -179,7 +182,7 @@ func (b *broker) follow(k *sink, src *kafka.Source) (c *copyOf, stop func() erro
 // failure runs the source until it fails by itself.
 func (b *broker) failure(k *sink, src *kafka.Source) error {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
 	defer cancel()
 	err := k.copy(b.t).run(ctx, src)
 	if err == nil {

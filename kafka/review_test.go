@@ -149,8 +149,8 @@ func TestSource_SessionLostWhileReadingAgain_GoesOn(t *testing.T) {
 	})
 	<-lost
 	answer := sync.OnceFunc(func() { close(s.leave) })
-	patience := time.AfterFunc(3*time.Second, answer) // unless the lane goes on before
-	defer patience.Stop()
+	anyway := time.AfterFunc(3*time.Second, answer) // unless the lane goes on before
+	defer anyway.Stop()
 	k.wait(t, "t", at(3))
 	answer()
 	b.put("orders", 0, "n=4")

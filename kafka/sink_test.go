@@ -63,7 +63,7 @@ func (k *sink) touch() {
 // wait waits until ok holds of the table, which may be nil.
 func (k *sink) wait(t *testing.T, table string, ok func(*sinkTable) bool) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(patience)
 	for {
 		k.mu.Lock()
 		done, changed := ok(k.tables[table]), k.changed

@@ -321,7 +321,7 @@ func TestTransactions_EndIsLost_GoesOnAfterTheWait(t *testing.T) {
 			rows += c.Rows
 		case err := <-ended:
 			t.Fatalf("it ended with %v", err)
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatalf("got %d rows, want %d", rows, want)
 		}
 	}

@@ -158,7 +158,7 @@ func waitRows(ts *testscript.TestScript, _ bool, args []string) {
 
 // waitFor waits until it is so.
 func waitFor(ts *testscript.TestScript, so func() (bool, string)) {
-	ticker, limit := time.NewTicker(10*time.Millisecond), time.After(30*time.Second)
+	ticker, limit := time.NewTicker(10*time.Millisecond), time.After(2*time.Minute)
 	defer ticker.Stop()
 	for {
 		is, found := so()
