@@ -104,6 +104,19 @@ func (d downstream) Widen(ctx context.Context, table string, schema *arrow.Schem
 	})
 }
 
+// Hold has the target hold the table back, if it can.
+func (d downstream) Hold(ctx context.Context, table string, cause error) (there bool, err error) {
+	h, can := d.target.(Holder)
+	if !can {
+		return false, cause
+	}
+	err = d.waitOut(ctx, "hold back "+table, func() (err error) {
+		there, err = h.Hold(ctx, table, cause)
+		return err
+	})
+	return there, err
+}
+
 // through are the columns of the table that columns of the source become, with the types of these.
 func (d downstream) through(table, source *arrow.Schema) *arrow.Schema {
 	d.stepping.Lock()

@@ -48,6 +48,10 @@ type Downstream interface {
 	// table can: whoever asks Schema again sees which. There is nothing to do where there is no table.
 	Widen(ctx context.Context, table string, schema *arrow.Schema) error
 
+	// Hold holds the table back for an error of it that the source has met: ask where its lanes stand then, and return its changes, which are
+	// parked. there is false where there is no table yet: then nothing of it is to be returned. Errors: cause, where it is to end the run.
+	Hold(ctx context.Context, table string, cause error) (there bool, err error)
+
 	// Resume returns the progress of these lanes, absent where the table holds none, as the table's newest version
 	// has it, or as Start has kept it for a table that is still to be made. A lane whose origin has another identity than the table remembers is a gap: an *Error with CodeOriginChanged.
 	// Rows of these lanes that were read before and are not committed are dropped.

@@ -72,6 +72,14 @@ type Finisher interface {
 	Finish(ctx context.Context)
 }
 
+// Holder is a Target that can hold one table back alone.
+type Holder interface {
+	// Hold holds the table back for an error of it that its source has met, as for one that the target itself meets: once its lanes are
+	// asked for anew its changes are parked, and the other tables go on. there is false where there is no table yet: then it is forgotten
+	// where its lanes were to start. Errors: cause, where the error of a table is to end the run.
+	Hold(ctx context.Context, table string, cause error) (there bool, err error)
+}
+
 // Commit is a sealed part of one table, to be committed as one version.
 type Commit interface {
 	// Table is the table it belongs to.

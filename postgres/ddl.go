@@ -82,8 +82,8 @@ type reshaping struct {
 func (d DDL) reshapings(now, before *Table, wanted, known *arrow.Schema) []reshaping {
 	var all []reshaping
 	var added []int
-	for i, field := range wanted.Fields() {
-		if indexOf(known, field.Name) < 0 {
+	for i := range now.Columns {
+		if c := &now.Columns[i]; !c.Out && indexOf(known, columnName(c.Name)) < 0 {
 			added = append(added, i)
 		}
 	}
@@ -192,7 +192,7 @@ func (s *Source) reshape(ctx context.Context, f *feed, t *Table, heard bool) (ma
 	left := map[string]bool{}
 	var wider []arrow.Field
 	var added []string
-	all := s.o.ddlOf(f.sourceName()).reshapings(t, f.table, wanted, known)
+	all := s.policies(f).reshapings(t, f.table, wanted, known)
 	for _, one := range all {
 		switch {
 		case one.policy == Fail && heard:
@@ -237,13 +237,16 @@ func changed(t *Table, what, at string) error {
 
 // became takes the identity of a table that the log describes: one that was dropped and made anew under the same name, or has
 // another name.
-func (s *Source) became(f *feed, rel *pgoutput.Rel) error {
-	for _, other := range s.order {
+func (s *Source) became(ctx context.Context, f *feed, rel *pgoutput.Rel) error {
+	for _, other := range slices.Clone(s.order) {
 		if other != f && other.oid == rel.OID {
-			other.oid = 0
-			if s.o.ddlOf(other.sourceName()).Rename == Fail {
-				return changed(other.table, "its name is "+rel.Schema+"."+rel.Name+" now", s.here())
+			if s.policies(other).Rename == Fail {
+				err := changed(other.table, "its name is "+rel.Schema+"."+rel.Name+" now", s.here())
+				if err := s.setAside(ctx, other, err); err != nil {
+					return err
+				}
 			}
+			other.oid = 0
 			s.o.Log.Warn("the table has another name; what comes goes to a table of that name", "table", other.sourceName(),
 				"now", rel.Schema+"."+rel.Name)
 		}
@@ -258,5 +261,5 @@ func (s *Source) became(f *feed, rel *pgoutput.Rel) error {
 		return nil
 	}
 	s.waiting++
-	return f.truncated(s.o.ddlOf(f.sourceName()).Truncate, "dropped and made anew", &s.current)
+	return f.truncated(s.policies(f).Truncate, "dropped and made anew", &s.current)
 }

@@ -29,11 +29,13 @@ type feed struct {
 	after int64     // up to here everything was returned, or is held downstream
 	level time.Time // when it was brought to after
 	skip  bool      // its rows are read again later: those of now are dropped
+	aside bool      // it is held back downstream for an error of its own
 
 	table  *Table // as the log described it last; nil: not yet
 	schema *arrow.Schema
 	given  []arrow.Field // the columns that rows of this run had: the table in Delta has them only with the commit of these
 	rows   *rows
+	misfit *freshet.RejectError // why no row can be one of the table in Delta: of one that is set aside; nil: they can
 
 	before  int // rows that were taken together last: so many may come again
 	kinds   []freshet.Kind
@@ -110,6 +112,10 @@ func (f *feed) change(m *pgoutput.Message, o *origin) {
 // which only the key was sent all else is null and means nothing. A value that cannot be makes the row a reject.
 func (f *feed) row(kind freshet.Kind, row, known pgoutput.Tuple, onlyKey bool, o *origin, side left) {
 	place := f.next(o)
+	if f.misfit != nil {
+		f.reject(place, kind, f.misfit, f.raw(row, known, onlyKey), o)
+		return
+	}
 	f.rows.begin()
 	if err := f.decode(row, known, onlyKey); err != nil {
 		f.rows.undo()
@@ -318,6 +324,13 @@ func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel, heard
 	if err := s.learnDimensions(ctx, f, t); err != nil {
 		return err
 	}
+	var misfit *freshet.RejectError
+	if f.aside {
+		var err error
+		if misfit, err = s.spare(ctx, f, t); err != nil {
+			return err
+		}
+	}
 	left, err := s.reshape(ctx, f, t, heard)
 	if err != nil {
 		return err
@@ -335,7 +348,7 @@ func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel, heard
 	if heard {
 		f.give(schema.Fields()...)
 	}
-	f.table, f.schema, f.rows = t, schema, rows
+	f.table, f.schema, f.rows, f.misfit = t, schema, rows, misfit
 	return nil
 }
 
@@ -396,7 +409,8 @@ func (s *Source) columns(ctx context.Context, f *feed, t *Table, left map[string
 
 func unfit(t *Table, err error) error {
 	return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.String(),
-		Msg: "the table cannot become one of Delta", Err: err}
+		Msg: "the table cannot become one of Delta", Err: err,
+		Fix: "give the column another name in the source, drop it, or leave it out of the publication"}
 }
 
 // described reports whether the description says what is known already.

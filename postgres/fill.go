@@ -146,7 +146,7 @@ func (h *history) clear(w *window) (*freshet.Batch, error) {
 	b := l.batch(clearSeq, clearSeq+1)
 	behind, first := l.feed.state(1)
 	b.Behind = behind
-	policy := h.s.o.ddlOf(l.feed.sourceName()).Truncate
+	policy := h.s.policies(l.feed).Truncate
 	if l.again { // they come again with this chunk
 		policy, b.Last, b.Unfinished = Apply, w.seq, true
 	}

@@ -106,8 +106,10 @@ func (h *history) withdraw(l *load) {
 	h.loads = slices.DeleteFunc(h.loads, func(other *load) bool { return other == l })
 }
 
-// over reports whether there is nothing left to load.
-func (h *history) over() bool { return len(h.loads) == 0 }
+// over reports whether there is nothing left to load, but of tables that are set aside and cannot be.
+func (h *history) over() bool {
+	return !slices.ContainsFunc(h.loads, func(l *load) bool { return !l.waits })
+}
 
 // poke has Next look again.
 func (h *history) poke() {
@@ -194,7 +196,7 @@ func (h *history) advance(ctx context.Context, l *load) (bool, error) {
 	}
 	if !w.begun {
 		if err := h.precede(w); err != nil {
-			return false, err
+			return true, h.s.setAside(ctx, l.feed, err)
 		}
 	}
 	select {
@@ -348,7 +350,10 @@ func (h *history) failed(ctx context.Context, l *load, err error) error {
 	case errors.As(err, &said) && said.Code == "42501":
 		return h.s.ailing(fmt.Errorf("load %s: %w", l.feed.name, err))
 	case errors.As(err, &known) && known.Code != freshet.CodeSourceUnreachable:
-		return err
+		if err := h.s.setAside(ctx, l.feed, err); err != nil {
+			return err
+		}
+		l.waits = true
 	}
 	pause := min(30*time.Second, 10*time.Millisecond<<min(l.strikes, 12))
 	l.strikes++

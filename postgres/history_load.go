@@ -54,6 +54,7 @@ type load struct {
 	read    int64         // rows up to upto
 	began   time.Time
 	retry   time.Time // not before then
+	waits   bool      // its table is set aside, and its rows cannot be read as they are
 	strikes int       // failures in a row
 
 	late    bool // the log may not tell of all that transactions do which have begun

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,6 +78,11 @@ func (h *history) look(ctx context.Context, l *load) error {
 	if err := h.s.learnTypes(ctx, &t.Table); err != nil {
 		return err
 	}
+	if l.feed.aside {
+		if misfit, err := h.s.spare(ctx, l.feed, &t.Table); err != nil || misfit != nil {
+			return cmp.Or(err, unfit(&t.Table, misfit))
+		}
+	}
 	left, err := h.s.reshape(ctx, l.feed, &t.Table, false)
 	if err != nil {
 		return err
@@ -85,7 +91,7 @@ func (h *history) look(ctx context.Context, l *load) error {
 	if err != nil {
 		return err
 	}
-	l.table, l.shape, l.key, l.schema, l.of = t, shape, key, schema, nil
+	l.table, l.shape, l.key, l.schema, l.of, l.waits = t, shape, key, schema, nil, false
 	h.observe(l, false)
 	slices.SortStableFunc(h.loads, func(a, b *load) int { return rank(a) - rank(b) })
 	return nil

@@ -212,6 +212,9 @@ func (s *Source) noticed(ctx context.Context, n *notice) error {
 			}
 			continue
 		}
+		if s.outside[t.String()] != nil {
+			continue
+		}
 		s.keyed(&t.Table, t.PrimaryKey)
 		if err := s.join(ctx, t, s.position, true); err != nil {
 			return err
@@ -243,7 +246,7 @@ func (s *Source) join(ctx context.Context, t *catalogTable, start pgoutput.LSN, 
 	if err != nil {
 		return err
 	}
-	if err := f.describe(ctx, s, relationOf(&t.Table), false); err != nil {
+	if err := s.setAside(ctx, f, f.describe(ctx, s, relationOf(&t.Table), false)); err != nil {
 		return err
 	}
 	f.table = nil // until the log describes it: it may tell of another moment

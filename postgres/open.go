@@ -45,6 +45,10 @@ func (s *Source) Open(ctx context.Context, down freshet.Downstream) error {
 			return err
 		}
 	}
+	if err := s.read(); err != nil {
+		return err
+	}
+	s.opened = true
 	s.position = s.least()
 	s.confirmed.Store(uint64(s.position))
 	return nil

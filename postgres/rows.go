@@ -33,6 +33,9 @@ func newRows(t *typeMap, table *Table, schema *arrow.Schema) (*rows, error) {
 	for i := range table.Columns {
 		c := &table.Columns[i]
 		r.places[i] = indexOf(schema, columnName(c.Name))
+		if c.Out {
+			r.places[i] = -1
+		}
 		if r.places[i] < 0 {
 			continue
 		}

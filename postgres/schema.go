@@ -13,8 +13,8 @@ var (
 	instantType = &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"}
 )
 
-// schema gives the columns that a table of the source becomes: names that Delta takes, in the order of the table, types
-// as columnType gives them, all nullable, since the log leaves values out. Errors: names that are one and the same in
+// schema gives the columns that a table of the source becomes, less those that are Out: names that Delta takes, in the order of the table,
+// types as columnType gives them, all nullable, since the log leaves values out. Errors: names that are one and the same in
 // Delta.
 func (t *typeMap) schema(table *Table) (*arrow.Schema, error) {
 	fields := make([]arrow.Field, 0, len(table.Columns))
@@ -22,6 +22,9 @@ func (t *typeMap) schema(table *Table) (*arrow.Schema, error) {
 	var faults []error
 	for i := range table.Columns {
 		c := &table.Columns[i]
+		if c.Out {
+			continue
+		}
 		name := columnName(c.Name)
 		if other, twice := taken[strings.ToLower(name)]; twice {
 			faults = append(faults, fmt.Errorf("table %s: found the columns %q and %q, wanted names that differ in more "+

@@ -49,6 +49,8 @@ type Source struct {
 	feeds    map[string]*feed // by the name of the table in the source
 	coming   map[string]*feed // likewise: those that have not appeared whole
 	order    []*feed          // the same, by that name
+	outside  map[string]error // why tables are not read, by their names in the source
+	opened   bool
 	byOID    map[uint32]*feed
 	position pgoutput.LSN // everything that committed up to here was taken from the stream
 	reached  pgoutput.LSN // likewise; it goes on while transactions are under way
@@ -76,7 +78,7 @@ func NewSource(address string, o *Options) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{address: address, o: o.withDefaults(), feeds: map[string]*feed{}, coming: map[string]*feed{},
-		byOID: map[uint32]*feed{}, durable: map[string]int64{}, keys: map[string][]string{}, notices: make(chan notice)}
+		byOID: map[uint32]*feed{}, outside: map[string]error{}, durable: map[string]int64{}, keys: map[string][]string{}, notices: make(chan notice)}
 	s.types = newTypeMap(s.o.Types)
 	s.history, s.mends.all, s.mends.over = newHistory(s), map[string]*mend{}, map[string]bool{}
 	return s, nil
@@ -302,7 +304,8 @@ func (s *Source) change(ctx context.Context, m *pgoutput.Message) error {
 				s.mends.lose(f)
 			}
 			if s.wants(f) {
-				if err := f.truncated(s.o.ddlOf(f.sourceName()).Truncate, "emptied by TRUNCATE", &s.current); err != nil {
+				err := f.truncated(s.policies(f).Truncate, "emptied by TRUNCATE", &s.current)
+				if err := s.setAside(ctx, f, err); err != nil {
 					return err
 				}
 				s.waiting++
@@ -356,7 +359,7 @@ func (s *Source) wants(f *feed) bool {
 
 // describe takes the description of a table.
 func (s *Source) describe(ctx context.Context, rel *pgoutput.Rel) error {
-	if !selected(s.o.Tables, rel.Schema, rel.Name) {
+	if !selected(s.o.Tables, rel.Schema, rel.Name) || s.outside[rel.Schema+"."+rel.Name] != nil {
 		s.byOID[rel.OID] = nil
 		return nil
 	}
@@ -372,7 +375,12 @@ func (s *Source) describe(ctx context.Context, rel *pgoutput.Rel) error {
 		}
 	}
 	s.byOID[rel.OID] = f
-	if err := s.became(f, rel); err != nil {
+	return s.setAside(ctx, f, s.described(ctx, f, rel))
+}
+
+// described takes the description of the feed's table.
+func (s *Source) described(ctx context.Context, f *feed, rel *pgoutput.Rel) error {
+	if err := s.became(ctx, f, rel); err != nil {
 		return err
 	}
 	if f.described(rel) {

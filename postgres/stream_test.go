@@ -33,7 +33,8 @@ type mirror struct {
 	filling []string     // the columns that the last comparison left out
 	torn    bool         // changes were missed: those that came need not find the rows that they are of
 
-	park func() *lake.ParkOptions // of each target; nil: nothing is parked
+	park    func() *lake.ParkOptions // of each target; nil: nothing is parked
+	refuses map[string]error         // the tables whose stores take nothing, and why
 }
 
 func newMirror(t *testing.T, address string) *mirror {
@@ -58,13 +59,25 @@ func (m *mirror) open(table string) (store.Store, error) {
 	if m.stores[table] == nil {
 		m.stores[table] = store.NewMem()
 	}
-	return mortal{m.stores[table], &m.left}, nil
+	return mortal{m.stores[table], &m.left, func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.refuses[table]
+	}}, nil
+}
+
+// refuse has the store of a table take nothing from now on; nil: it takes everything.
+func (m *mirror) refuse(table string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refuses = map[string]error{table: err}
 }
 
 // mortal is a store that refuses everything once its calls are used up, as if the process had been killed.
 type mortal struct {
 	*store.Mem
-	left *atomic.Int64
+	left    *atomic.Int64
+	refuses func() error // nil: it takes what is put
 }
 
 func (s mortal) live() error {
@@ -83,17 +96,24 @@ func (s mortal) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 func (s mortal) PutIfAbsent(ctx context.Context, key string, data []byte) error {
-	if err := s.live(); err != nil {
+	if err := errors.Join(s.live(), s.refuses()); err != nil {
 		return err
 	}
 	return s.Mem.PutIfAbsent(ctx, key, data)
 }
 
 func (s mortal) Put(ctx context.Context, key string, data []byte) error {
-	if err := s.live(); err != nil {
+	if err := errors.Join(s.live(), s.refuses()); err != nil {
 		return err
 	}
 	return s.Mem.Put(ctx, key, data)
+}
+
+func (s mortal) Create(ctx context.Context, key string) (store.Upload, error) {
+	if err := s.refuses(); err != nil {
+		return nil, err
+	}
+	return s.Mem.Create(ctx, key)
 }
 
 func (m *mirror) source(t *testing.T, bounded bool) *Source {

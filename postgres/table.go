@@ -37,6 +37,8 @@ type Column struct {
 	// or get one. Only the catalog tells either.
 	Number int
 	Filled bool
+	// Out leaves it out of what its table becomes.
+	Out bool
 	// Dimensions is how many an array is declared with, as far as is known: 0 where it is none.
 	Dimensions int
 }

@@ -2,6 +2,8 @@ package spec
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -70,6 +72,9 @@ func (b *Builder) park(p *Pipeline, obs freshet.Observer, how reading) *lake.Par
 	return o
 }
 
+// onTableError is who pauses a table that fails.
+const onTableError = "on_table_error"
+
 // toldSlow tells people that a table is slow, or, without a why, that it is not any more.
 func (b *Builder) toldSlow(p *Pipeline, obs freshet.Observer, table, why string) {
 	if obs.Slow != nil {
@@ -83,24 +88,48 @@ func (b *Builder) toldSlow(p *Pipeline, obs freshet.Observer, table, why string)
 		"why", why)
 }
 
-// parkFailed pauses a table that cannot take its changes, for all processes to see, and tells people.
+// parkFailed pauses a table that cannot take its changes, or cannot be read, for all processes to see, and tells people what to do.
 func (b *Builder) parkFailed(ctx context.Context, p *Pipeline, table string, failed error) error {
 	st, err := p.OpenControl(ctx)
 	if err != nil {
 		return err
 	}
-	b.opts.Logger.Error("a table cannot take its changes: it is paused, and they are parked", "pipeline", p.FullName(),
-		"table", table, "error", failed)
+	why := failed.Error()
+	var e *freshet.Error
+	if errors.As(failed, &e) && e.Fix != "" {
+		why += "; " + e.Fix
+	}
+	resume := fmt.Sprintf("freshet pipeline resume %s --table %s", p.FullName(), table)
+	b.opts.Logger.Error("a table is paused by itself, and the others go on: its changes are parked, if there is a table", "pipeline", p.FullName(),
+		"table", table, "error", why, "then", resume)
 	_, err = lake.ChangeControl(ctx, st, p.App, func(c *lake.Control) error {
 		t := c.Tables[table]
 		if t.Paused == nil {
-			t.Paused = &lake.Pause{By: "on_table_error", Since: time.Now().UTC().Truncate(time.Second), Why: failed.Error()}
+			t.Paused = &lake.Pause{By: onTableError, Since: time.Now().UTC().Truncate(time.Second), Why: why}
+		} else if t.Paused.By != onTableError && !strings.Contains(t.Paused.Why, why) {
+			t.Paused.Why = strings.TrimPrefix(t.Paused.Why+"; and "+why, "; and ")
 		}
 		t.Paused.Park = true
 		c.Tables[table] = t
 		return nil
 	})
 	return err
+}
+
+// Resumed has a table go on that was paused, and its change log, if the same error paused that.
+func (p *Pipeline) Resumed(said *lake.Control, table string) {
+	t := said.Tables[table]
+	was := t.Paused
+	t.Paused = nil
+	said.Tables[table] = t
+	if was == nil || was.By != onTableError || !p.Target.Delta.hasLog() {
+		return
+	}
+	name := p.changeLogOf(table)
+	if log := said.Tables[name]; log.Paused != nil && log.Paused.By == onTableError && log.Paused.Why == was.Why {
+		log.Paused = nil
+		said.Tables[name] = log
+	}
 }
 
 // KnownTable is the name under which the pipeline knows one of its tables, change logs among them. Errors: *freshet.Error for

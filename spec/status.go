@@ -115,6 +115,7 @@ func (p *Pipeline) tableStatus(ctx context.Context, table string, slot *postgres
 	all, err := lake.ReadProgress(ctx, st)
 	switch {
 	case errors.Is(err, delta.ErrNoTable):
+		s.hold(said, table)
 		return s, nil
 	case err != nil:
 		return s, fmt.Errorf("%s: %w", table, err)
@@ -181,6 +182,9 @@ func (s *TableStatus) hold(said *lake.Control, table string) {
 		s.State = "parked"
 	case t.Paused != nil || said.Paused != nil:
 		s.State = "paused"
+	}
+	if t.Paused != nil && t.Paused.By == onTableError {
+		s.Problem = t.Paused.Why
 	}
 	if t.Slow != nil {
 		s.Problem = "it is slow " + t.Slow.String()

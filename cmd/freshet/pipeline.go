@@ -257,7 +257,7 @@ func (c *cli) pipelineResume() *cobra.Command {
 		Use:   "resume PIPELINE",
 		Short: "Let a paused pipeline go on",
 		Long: `Let a pipeline, or one of its tables, go on where it stopped. Processes that wait go on by themselves. A table that is
-paused for itself stays so until it is named with --table.`,
+paused for itself stays so until it is named with --table; its change log goes on with it if the same error has paused both.`,
 		Example: `  freshet pipeline resume silver.accounts
   freshet pipeline resume pipelines/mirror.yaml --table bronze.orders`,
 		Args: args(1, 1, "one PIPELINE"),
@@ -297,9 +297,13 @@ func (c *cli) changePause(ctx context.Context, arg, table, output string, park b
 			said.Paused = change(said.Paused)
 			return nil
 		}
-		if t.Paused = change(t.Paused); t.Paused != nil {
-			t.Paused.Park = t.Paused.Park || park
+		now := change(t.Paused)
+		if now == nil {
+			p.Resumed(said, name)
+			return nil
 		}
+		now.Park = now.Park || park
+		t.Paused = now
 		said.Tables[name] = t
 		return nil
 	})
