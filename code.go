@@ -45,6 +45,7 @@ const (
 	CodeDeletesChanged Code = "FRE-3020" // another policy for deletes than the table's
 	CodeModeChanged    Code = "FRE-3021" // another mode, key or order than the table's
 	CodeBesideGone     Code = "FRE-3022" // a table beside the table is gone that cannot be made anew
+	CodeMaskChanged    Code = "FRE-3023" // a column has values, or other hashes, than it is to get
 	CodeFilledColumn   Code = "FRE-3030" // the source has a column that the target is to fill
 	CodePlanChanged    Code = "FRE-3040" // another plan than that of the newest cut, while tables are not level
 	CodeStepFault      Code = "FRE-3101" // an expression failed on the row

@@ -40,11 +40,15 @@ func (d downstream) Schema(ctx context.Context, table string) (*arrow.Schema, er
 	}
 	d.stepping.Lock()
 	defer d.stepping.Unlock()
+	steps, err := d.stepsFor(table)
+	if err != nil {
+		return nil, err
+	}
 	var fields []arrow.Field
 	var hidden []string // made by a step, maybe in the place of a column of the source
 	seen := map[string]bool{}
 	for _, f := range schema.Fields() {
-		name, ok := d.origin(f.Name)
+		name, ok := origin(steps, f.Name)
 		switch {
 		case !ok:
 			hidden = append(hidden, f.Name)
@@ -55,7 +59,7 @@ func (d downstream) Schema(ctx context.Context, table string) (*arrow.Schema, er
 		}
 	}
 	more := strings.Join(hidden, "\n")
-	if _, all := d.origin(noColumn); !all {
+	if _, all := origin(steps, noColumn); !all {
 		more = "*"
 	}
 	meta := arrow.NewMetadata([]string{MoreColumns}, []string{more})
@@ -66,9 +70,9 @@ func (d downstream) Schema(ctx context.Context, table string) (*arrow.Schema, er
 const noColumn = "\x00"
 
 // origin is the source's column that reaches the table unchanged under this name.
-func (d downstream) origin(name string) (string, bool) {
-	for i := len(d.steps) - 1; i >= 0; i-- {
-		in, ok := d.steps[i].Origin(name)
+func origin(steps []Step, name string) (string, bool) {
+	for i := len(steps) - 1; i >= 0; i-- {
+		in, ok := steps[i].Origin(name)
 		if !ok {
 			return "", false
 		}
@@ -79,7 +83,7 @@ func (d downstream) origin(name string) (string, bool) {
 
 // Ensure plans the steps and has the target make the table for what comes out.
 func (d downstream) Ensure(ctx context.Context, table string, schema *arrow.Schema) error {
-	schema, err := d.plan(schema)
+	schema, err := d.plan(table, schema)
 	if err != nil {
 		return err
 	}
@@ -97,8 +101,8 @@ func (d downstream) Widen(ctx context.Context, table string, schema *arrow.Schem
 		if err != nil || have == nil {
 			return err
 		}
-		if have = d.through(have, schema); have.NumFields() == 0 {
-			return nil
+		if have, err = d.through(table, have, schema); err != nil || have.NumFields() == 0 {
+			return err
 		}
 		return w.Widen(ctx, table, have)
 	})
@@ -118,25 +122,32 @@ func (d downstream) Hold(ctx context.Context, table string, cause error) (there 
 }
 
 // through are the columns of the table that columns of the source become, with the types of these.
-func (d downstream) through(table, source *arrow.Schema) *arrow.Schema {
+func (d downstream) through(table string, have, source *arrow.Schema) (*arrow.Schema, error) {
 	d.stepping.Lock()
 	defer d.stepping.Unlock()
+	steps, err := d.stepsFor(table)
+	if err != nil {
+		return nil, err
+	}
 	var fields []arrow.Field
-	for _, f := range table.Fields() {
-		if name, ok := d.origin(f.Name); ok && source.HasField(name) {
+	for _, f := range have.Fields() {
+		if name, ok := origin(steps, f.Name); ok && source.HasField(name) {
 			at := source.FieldIndices(name)[0]
 			f.Type = source.Field(at).Type
 			fields = append(fields, f)
 		}
 	}
-	return arrow.NewSchema(fields, nil)
+	return arrow.NewSchema(fields, nil), nil
 }
 
-func (d downstream) plan(schema *arrow.Schema) (*arrow.Schema, error) {
+func (d downstream) plan(table string, schema *arrow.Schema) (*arrow.Schema, error) {
 	d.stepping.Lock()
 	defer d.stepping.Unlock()
-	for _, s := range d.steps {
-		var err error
+	steps, err := d.stepsFor(table)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range steps {
 		if schema, err = s.Plan(schema); err != nil {
 			return nil, err
 		}

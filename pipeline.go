@@ -20,9 +20,11 @@ import (
 //
 // The three overlap. A queue that is full holds the one before it back, down to the source.
 type Pipeline struct {
-	Name    string // in logs: "bronze.orders"
-	Source  Source
-	Steps   []Step // may be empty
+	Name   string // in logs: "bronze.orders"
+	Source Source
+	Steps  []Step // may be empty
+	// StepsOf gives the steps of each table, where they differ; it is asked once a table. nil: all have Steps.
+	StepsOf func(table string) ([]Step, error)
 	Target  Target
 	Options Options
 }
@@ -86,7 +88,7 @@ var errShutdown = errors.New("the time for the shutdown is over")
 func (p *Pipeline) Run(ctx context.Context) error {
 	opts := p.Options.withDefaults()
 	r := &run{
-		source: p.Source, steps: p.Steps, target: p.Target, opts: opts, obs: opts.Observer,
+		source: p.Source, steps: p.Steps, stepsOf: p.StepsOf, tableSteps: map[string][]Step{}, target: p.Target, opts: opts, obs: opts.Observer,
 		log:     opts.Logger.With("pipeline", p.Name),
 		queue:   make(chan item, opts.QueueBatches),
 		room:    semaphore.NewWeighted(opts.QueueBytes),
@@ -117,8 +119,10 @@ type run struct {
 	obs    Observer
 	log    *slog.Logger
 
-	stepping sync.Mutex // the steps are used by the write goroutine and by Downstream
-	steps    []Step
+	stepping   sync.Mutex // the steps are used by the write goroutine and by Downstream
+	steps      []Step
+	stepsOf    func(table string) ([]Step, error)
+	tableSteps map[string][]Step // that stepsOf gave
 
 	queue   chan item           // read → write
 	room    *semaphore.Weighted // bytes that the queue may still take
@@ -205,6 +209,22 @@ func linger(ctx context.Context, d time.Duration) (context.Context, context.Canc
 		unhook()
 		cancel(nil)
 	}
+}
+
+// stepsFor are the steps of a table. The caller holds stepping.
+func (r *run) stepsFor(table string) ([]Step, error) {
+	if r.stepsOf == nil {
+		return r.steps, nil
+	}
+	steps, known := r.tableSteps[table]
+	if known {
+		return steps, nil
+	}
+	steps, err := r.stepsOf(table)
+	if err == nil {
+		r.tableSteps[table] = steps
+	}
+	return steps, err
 }
 
 func (r *run) state(s string) {

@@ -193,15 +193,16 @@ func (w *writer) unfinished() map[string]bool {
 }
 
 func (w *writer) transform(ctx context.Context, b *Batch) error {
-	if len(w.steps) == 0 {
-		return nil
-	}
 	w.stepping.Lock()
 	defer w.stepping.Unlock()
+	steps, err := w.stepsFor(b.Table)
+	if err != nil || len(steps) == 0 {
+		return err
+	}
 	start := time.Now()
 	came := beforeSteps(b)
 	defer came.tell(b)
-	for _, s := range w.steps {
+	for _, s := range steps {
 		if err := s.Apply(ctx, b); err != nil {
 			return fmt.Errorf("step %s on %s: %w", s.Name(), b.Lane.Position(b.Last), err)
 		}

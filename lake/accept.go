@@ -25,7 +25,7 @@ func (t *table) accept(ctx context.Context, rows *arrow.Schema) error {
 		return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.name,
 			Msg: "the rows do not fit a Delta table", Err: err}
 	}
-	if wanted, err = t.a.withFills(t.name, wanted); err != nil {
+	if wanted, err = t.withFills(wanted); err != nil {
 		return err
 	}
 	merged, wider, err := t.fitTable(ctx, wanted)
@@ -122,7 +122,7 @@ func (t *table) fit(have, rows *delta.Schema) (merged *delta.Schema, wider bool,
 		e.Msg = "the rows do not fit the table"
 		e.Fix = "cast the column in a derive step, or write to another table"
 		return nil, false, e
-	case wider && t.a.opts.FixedSchema:
+	case wider && t.opts.FixedSchema:
 		e.Msg = fmt.Sprintf("the rows have columns that the table has not (%s), and its schema is fixed",
 			columnNames(rows))
 		e.Fix = "select the columns that the table has, or allow new ones"

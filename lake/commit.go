@@ -314,7 +314,7 @@ func (c *commit) fit(snap *delta.Snapshot) (*delta.Metadata, error) {
 	if !wider && !gave {
 		return nil, nil
 	}
-	if wider && c.t.a.opts.FixedSchema {
+	if wider && c.t.opts.FixedSchema {
 		return stale("columns of its schema are gone")
 	}
 	meta, err := snap.Metadata().WithSchema(merged)

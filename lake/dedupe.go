@@ -48,7 +48,7 @@ func (d *DedupeOptions) check(fault func(string, ...any)) {
 func (o *TargetOptions) gathers() bool { return o.Mode.keyed() || o.Dedupe != nil }
 
 // key are the columns by which rows of the table are told apart.
-func (t *table) key() []string { return t.a.opts.keyOf(t.name) }
+func (t *table) key() []string { return t.opts.keyOf(t.name) }
 
 func (o *TargetOptions) keyOf(table string) []string {
 	switch {
@@ -87,7 +87,7 @@ func (r *rowIndex) watch(d *DedupeOptions) error {
 // not matter which rows a commit has together.
 func (u *upsert) dedupe() (err error) {
 	index := u.index
-	columns := u.rows.named(u.t.a.opts.Dedupe.columns())
+	columns := u.rows.named(u.t.opts.Dedupe.columns())
 	n := len(u.rows.kinds)
 	u.seqs = index.sequence.append(nil, columns[index.keys:], n)
 	near := &nearby{window: *index.window, taken: map[keyindex.Fingerprint]int64{}}

@@ -38,16 +38,16 @@ var deletedColumns = []arrow.Field{
 type deleteLog struct{ companion }
 
 // openDeleteLog returns the log of deletes of a table, nil where there is none to be.
-func (a *Target) openDeleteLog(table string) (*deleteLog, error) {
-	if a.opts.Mode != Upsert && a.opts.Mode != Mirror || a.opts.Key.Deletes != LogDeletes {
+func (t *table) openDeleteLog() (*deleteLog, error) {
+	if t.opts.Mode != Upsert && t.opts.Mode != Mirror || t.opts.Key.Deletes != LogDeletes {
 		return nil, nil
 	}
-	name := a.opts.Key.Deleted(table)
-	st, err := a.open(name)
+	name := t.opts.Key.Deleted(t.name)
+	st, err := t.a.open(name)
 	if err != nil {
 		return nil, err
 	}
-	return &deleteLog{companion{name: name, st: st, engine: a.opts.EngineInfo}}, nil
+	return &deleteLog{companion{name: name, st: st, engine: t.opts.EngineInfo}}, nil
 }
 
 // schema is that of the log for a table of this one.

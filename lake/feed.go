@@ -30,7 +30,7 @@ func (o *TargetOptions) feedColumn() string {
 
 // checkFeed refuses to fill columns that the table's change data feed has itself.
 func (t *table) checkFeed(snap *delta.Snapshot) error {
-	name := t.a.opts.feedColumn()
+	name := t.opts.feedColumn()
 	if name == "" || !strings.EqualFold(snap.Property(changeFeed), "true") {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (t *table) checkFeed(snap *delta.Snapshot) error {
 
 // bringFeed has a table that exists record its own changes from here on, if it is to and does not.
 func (t *table) bringFeed(ctx context.Context, snap *delta.Snapshot) (*delta.Snapshot, error) {
-	if !t.a.opts.ChangeFeed || strings.EqualFold(snap.Property(changeFeed), "true") {
+	if !t.opts.ChangeFeed || strings.EqualFold(snap.Property(changeFeed), "true") {
 		return snap, nil
 	}
 	_, err := snap.Table().SetProperties(ctx, map[string]string{changeFeed: "true"}, &delta.AlterOptions{Upgrade: true})

@@ -166,20 +166,20 @@ func FilledColumns(opts *TargetOptions) []arrow.Field {
 
 // withFills are the columns of a table for rows of these columns. Errors: *freshet.Error for rows that have a column which
 // the target fills.
-func (a *Target) withFills(table string, rows *delta.Schema) (*delta.Schema, error) {
-	if len(a.fills) == 0 {
+func (t *table) withFills(rows *delta.Schema) (*delta.Schema, error) {
+	if len(t.fills) == 0 {
 		return rows, nil
 	}
-	fields := make([]arrow.Field, len(a.fills))
-	for i, f := range a.fills {
+	fields := make([]arrow.Field, len(t.fills))
+	for i, f := range t.fills {
 		if have, _ := rows.Lookup(f.name); have != nil {
-			return nil, &freshet.Error{Code: freshet.CodeFilledColumn, Class: freshet.ClassInput, Place: table,
+			return nil, &freshet.Error{Code: freshet.CodeFilledColumn, Class: freshet.ClassInput, Place: t.name,
 				Msg: fmt.Sprintf("column %q: the source has it, and the target is to fill it", have.Name),
 				Fix: "rename the source's in a select step, or have the target not fill it"}
 		}
 		if f.typ == nil {
-			if f = a.opts.sequenced(f, rows); f.typ == nil {
-				return nil, a.opts.checkKey(table, rows)
+			if f = t.opts.sequenced(f, rows); f.typ == nil {
+				return nil, t.opts.checkKey(t.name, rows)
 			}
 		}
 		fields[i] = arrow.Field{Name: f.name, Type: f.typ, Nullable: true}
@@ -193,12 +193,12 @@ func (a *Target) withFills(table string, rows *delta.Schema) (*delta.Schema, err
 }
 
 // withoutFills are the columns that a source may have: those of a table less what the target fills.
-func (a *Target) withoutFills(table *arrow.Schema) *arrow.Schema {
-	if len(a.fills) == 0 {
+func withoutFills(fills []fill, table *arrow.Schema) *arrow.Schema {
+	if len(fills) == 0 {
 		return table
 	}
 	fields := slices.DeleteFunc(slices.Clone(table.Fields()), func(f arrow.Field) bool {
-		_, is := fillNamed(a.fills, f.Name)
+		_, is := fillNamed(fills, f.Name)
 		return is
 	})
 	meta := table.Metadata()
@@ -206,13 +206,13 @@ func (a *Target) withoutFills(table *arrow.Schema) *arrow.Schema {
 }
 
 // fillRows adds to the batch the columns that the target fills.
-func (a *Target) fillRows(c *causes) {
-	if len(a.fills) == 0 {
+func (t *table) fillRows(c *causes) {
+	if len(t.fills) == 0 {
 		return
 	}
 	rows := c.Rows
 	columns, fields := slices.Clone(rows.Columns()), slices.Clone(rows.Schema().Fields())
-	for _, f := range a.fills {
+	for _, f := range t.fills {
 		column := f.column(c.NumRows(), c.at)
 		defer column.Release()
 		columns = append(columns, column)

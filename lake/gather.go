@@ -59,12 +59,12 @@ type requiredColumn struct {
 // looked are the columns by which changes are told apart and ordered.
 func (t *table) looked() []string {
 	switch {
-	case t.a.opts.Dedupe != nil:
-		return t.a.opts.Dedupe.columns()
-	case t.a.opts.multiset(t.name):
+	case t.opts.Dedupe != nil:
+		return t.opts.Dedupe.columns()
+	case t.opts.multiset(t.name):
 		return t.index.given
 	}
-	return slices.Concat(t.key(), t.a.opts.Key.SequenceBy)
+	return slices.Concat(t.key(), t.opts.Key.SequenceBy)
 }
 
 // required are the columns of the key and of the sequence, as the table has them.

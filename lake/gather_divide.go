@@ -29,10 +29,10 @@ type divider struct {
 }
 
 func (t *table) newDivider() *divider {
-	o := &t.a.opts
+	o := &t.opts
 	d := &divider{schema: t.schema, sequence: o.Key.SequenceBy, ignores: o.Key.Deletes == IgnoreDeletes,
 		follows: len(o.Key.SequenceBy) == 0 && o.Mode != SCD2}
-	if t.a.opts.multiset(t.name) {
+	if t.opts.multiset(t.name) {
 		d.contents, d.parts, d.follows, d.hasher = []string{}, t.meta.PartitionColumns, false, keyindex.NewHasher(1)
 		for i := range t.schema.Fields {
 			d.key = append(d.key, &t.schema.Fields[i])

@@ -121,7 +121,7 @@ func (g *Group) Schema(ctx context.Context, table string) (*arrow.Schema, error)
 	schema, err := g.parts[0].Target.Schema(ctx, table)
 	for _, p := range g.parts[1:] {
 		if schema != nil {
-			schema = p.withoutFills(schema)
+			schema = withoutFills(p.opts.fills(), schema)
 		}
 	}
 	return schema, err

@@ -42,14 +42,14 @@ type rowIndex struct {
 // newRowIndex is the index for the table as the snapshot has it. Errors: key or sequence columns that are not there, or
 // whose types will not do.
 func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
-	o := t.a.opts.Key
-	key, order := t.key(), t.a.opts.orderColumns(snap.Schema())
+	o := t.opts.Key
+	key, order := t.key(), t.opts.orderColumns(snap.Schema())
 	r := &rowIndex{t: t, keys: len(key), identity: keyindex.Identity{Table: snap.Metadata().ID}}
 	var err error
 	if r.dir, err = t.a.indexDir(snap.Metadata().ID); err != nil {
 		return nil, err
 	}
-	if t.a.opts.multiset(t.name) {
+	if t.opts.multiset(t.name) {
 		r.identity.Columns = []keyindex.Column{rowColumn}
 		return r, nil
 	}
@@ -78,7 +78,7 @@ func newRowIndex(t *table, snap *delta.Snapshot) (*rowIndex, error) {
 		}
 		r.identity.SequenceBytes = r.sequence.width + orderTail
 	}
-	if d := t.a.opts.Dedupe; d != nil {
+	if d := t.opts.Dedupe; d != nil {
 		if err := r.watch(d); err != nil {
 			return nil, err
 		}
@@ -174,8 +174,8 @@ func (r *rowIndex) bring(ctx context.Context, snap *delta.Snapshot) error {
 // nobody else, but a disk that does it again.
 func (r *rowIndex) complain(err error) {
 	if errors.Is(err, keyindex.ErrCorrupt) || r.inFolder(err) {
-		r.t.a.opts.Retry("key index of "+r.t.name, err)
-		r.t.a.opts.Recovered("key index of " + r.t.name)
+		r.t.opts.Retry("key index of "+r.t.name, err)
+		r.t.opts.Recovered("key index of " + r.t.name)
 	}
 }
 
@@ -202,7 +202,7 @@ func (r *rowIndex) open() error {
 // claim opens the index of a keyed table before there is anything to commit, so that a second copy of the app on this machine
 // is told at once. Whatever else is wrong with the index shows when it is needed.
 func (t *table) claim(snap *delta.Snapshot) error {
-	if !t.a.opts.gathers() {
+	if !t.opts.gathers() {
 		return nil
 	}
 	select {
@@ -279,7 +279,7 @@ func (r *rowIndex) load(ctx context.Context, snap *delta.Snapshot) error {
 	}
 	r.x = x
 	if r.window != nil {
-		r.window = newWindow(r.t.a.opts.Dedupe.Within)
+		r.window = newWindow(r.t.opts.Dedupe.Within)
 	}
 	r.files.clear()
 	if r.numbers() {

@@ -74,7 +74,7 @@ func newIndexTool(ctx context.Context, st store.Store, name string, o *IndexOpti
 	}
 	a := NewTarget(func(string) (store.Store, error) { return st, nil }, tool.o.App, &TargetOptions{Mode: Upsert,
 		Key: KeyOptions{Columns: tool.o.Key, SequenceBy: tool.o.SequenceBy, IndexDir: tool.o.Dir}})
-	tool.t, tool.snap = &table{a: a, name: name, st: st, snap: snap}, snap
+	tool.t, tool.snap = &table{a: a, opts: a.opts, name: name, st: st, snap: snap}, snap
 	return tool, nil
 }
 
@@ -141,13 +141,13 @@ func (i *indexTool) index() (*rowIndex, *keyindex.Info, error) {
 	if err != nil && !errors.Is(err, keyindex.ErrRebuild) {
 		return nil, nil, err
 	}
-	key := &i.t.a.opts.Key
+	key := &i.t.opts.Key
 	if d := windowOf(info.Identity); there && d != nil {
-		i.t.a.opts.Mode, i.t.a.opts.Dedupe = Append, d
+		i.t.opts.Mode, i.t.opts.Dedupe = Append, d
 		*key = KeyOptions{Columns: d.Key, IndexDir: key.IndexDir}
 	}
 	if there && slices.Contains(info.Columns, rowColumn) {
-		i.t.a.opts.Mode = Mirror
+		i.t.opts.Mode = Mirror
 		key.Deletes, key.Of = HardDeletes, func(string) []string { return []string{} }
 		r, err := newRowIndex(i.t, i.snap)
 		return r, &info, err

@@ -150,6 +150,7 @@ func (o *TargetOptions) properties(table string) map[string]string {
 		all[deletesProperty], all[modeProperty] = string(o.Key.Deletes), o.modeText(table)
 	}
 	maps.Copy(all, o.Properties)
+	maps.Copy(all, maskProperties(o.Masks))
 	if o.ChangeFeed {
 		all[changeFeed] = "true"
 	}

@@ -68,7 +68,7 @@ func (r *rowIndex) known(snap *delta.Snapshot) {
 	}
 	for i := range snap.Schema().Fields {
 		f := &snap.Schema().Fields[i]
-		if _, ours := fillNamed(r.t.a.fills, f.Name); !ours && f.Name != DeletedAtColumn {
+		if _, ours := fillNamed(r.t.fills, f.Name); !ours && f.Name != DeletedAtColumn {
 			r.given = append(r.given, f.Name)
 		}
 	}
@@ -151,7 +151,7 @@ type numbering struct {
 }
 
 func (n *numbering) take(ctx context.Context, row placed) error {
-	most := cmp.Or(n.r.t.a.opts.MemoryBytes, gatheredBytes) / numberedBytes
+	most := cmp.Or(n.r.t.opts.MemoryBytes, gatheredBytes) / numberedBytes
 	if n.rows = append(n.rows, row); int64(len(n.rows)) < most {
 		return nil
 	}

@@ -106,7 +106,7 @@ type parking struct {
 
 // openPark makes ready for parking changes of the table, if that is wanted.
 func (t *table) openPark() error {
-	o := t.a.opts.Park
+	o := t.opts.Park
 	if o == nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (t *table) openPark() error {
 		return err
 	}
 	t.park = &park{t: t, o: o, slow: o.Slow, more: make(chan struct{}, 1), held: o.Held[t.name],
-		log: newParkLog(t.a.app, name, st, t.a.opts.EngineInfo)}
+		log: newParkLog(t.a.app, name, st, t.opts.EngineInfo)}
 	return nil
 }
 

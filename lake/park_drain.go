@@ -35,7 +35,7 @@ const (
 )
 
 func (p *park) newDrainer(lanes []freshet.Lane) *drainer {
-	opts := p.t.a.opts
+	opts := p.t.opts
 	opts.Park, opts.Cuts, opts.Upkeep = nil, nil, nil
 	d := &drainer{p: p, lanes: lanes, limit: drainPatience * p.o.Patience, target: NewTarget(p.t.a.open, p.t.a.app, &opts)}
 	if d.target.lead = p.t.a; p.t.a.lead != nil {
@@ -128,8 +128,8 @@ func (d *drainer) close(ctx context.Context) {
 		ctx = closing
 	}
 	if err := d.target.Close(ctx); err != nil {
-		d.p.t.a.opts.Retry("close "+d.p.t.name, err)
-		d.p.t.a.opts.Recovered("close " + d.p.t.name)
+		d.p.t.opts.Retry("close "+d.p.t.name, err)
+		d.p.t.opts.Recovered("close " + d.p.t.name)
 	}
 }
 

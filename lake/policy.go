@@ -57,11 +57,14 @@ func (t *table) checkPolicies(snap *delta.Snapshot) error {
 	return err
 }
 
-// policies are the properties that the table is to get so that it says how changes are applied. confirmed takes what the
+// policies are the properties that the table is to get so that it says how changes are applied, and what is masked. confirmed takes what the
 // options confirm for said.
 func (t *table) policies(snap *delta.Snapshot, confirmed bool) (map[string]string, error) {
-	o := &t.a.opts
+	o := &t.opts
 	set := map[string]string{}
+	if err := t.maskPolicies(snap, set); err != nil {
+		return nil, err
+	}
 	ours, theirs := o.modeText(t.name), foundMode(snap)
 	adopted := theirs == "" || theirs == keyedText && o.Mode.keyed()
 	switch {
@@ -88,7 +91,7 @@ func (t *table) policies(snap *delta.Snapshot, confirmed bool) (map[string]strin
 func (t *table) modeChanged(ours, theirs string) error {
 	fix := fmt.Sprintf("write to another table, or set mode, key and sequence_by as they were; or confirm that they change with "+
 		"mode_before: %q", theirs)
-	if before := t.a.opts.ModeBefore; before != "" {
+	if before := t.opts.ModeBefore; before != "" {
 		fix = fmt.Sprintf("mode_before says %q: write %q if that is to become %s", before, theirs, ours)
 	}
 	return &freshet.Error{Code: freshet.CodeModeChanged, Class: freshet.ClassInput, Place: t.name,
@@ -96,10 +99,10 @@ func (t *table) modeChanged(ours, theirs string) error {
 }
 
 func (t *table) deletesChanged(theirs string) error {
-	ours := t.a.opts.Key.Deletes
+	ours := t.opts.Key.Deletes
 	fix := fmt.Sprintf("set deletes to %s; or confirm that it changes with deletes_before: %s (--deletes-before %s)", theirs,
 		theirs, theirs)
-	if before := t.a.opts.Key.DeletesBefore; before != "" {
+	if before := t.opts.Key.DeletesBefore; before != "" {
 		fix = fmt.Sprintf("deletes_before says %s: write %s if that is to become %s", before, theirs, ours)
 	}
 	return &freshet.Error{Code: freshet.CodeDeletesChanged, Class: freshet.ClassInput, Place: t.name,

@@ -74,7 +74,7 @@ func (t *table) hold(ctx context.Context, p freshet.Progress) error {
 
 // settleLeft settles what a process left under way that took rows out of quarantine.
 func (t *table) settleLeft(ctx context.Context, snap *delta.Snapshot) error {
-	if snap == nil || !t.a.opts.Mode.keyed() {
+	if snap == nil || !t.opts.Mode.keyed() {
 		return nil
 	}
 	if number, _ := snap.Txn(replayingTxn(t.a.app, t.name)); number == 0 {

@@ -27,7 +27,7 @@ func (c *commit) beside(ctx context.Context) (*waiting, error) {
 		return c.replays, c.replays.make()
 	}
 	t := c.t
-	if !t.a.opts.Mode.keyed() || t.a.opts.multiset(t.name) {
+	if !t.opts.Mode.keyed() || t.opts.multiset(t.name) {
 		return nil, nil
 	}
 	if t.waitsStale.Swap(false) || t.waits == nil {
@@ -84,7 +84,7 @@ func (u *upsert) released() map[*waitingRow]bool {
 		stay[u.rows.waits.rows[u.stays[i].row].entry().place()] = true
 	}
 	for row, r := range u.rows.waits.rows {
-		if u.t.a.opts.Mode == SCD2 {
+		if u.t.opts.Mode == SCD2 {
 			out[r] = true
 			continue
 		}

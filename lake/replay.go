@@ -192,7 +192,7 @@ func (t *table) replay(ctx context.Context, filter *Filter, tried map[entryPlace
 	if err := t.replayBeside(ctx, entries, b); err != nil {
 		return done, false, err
 	}
-	if t.a.opts.Mode.keyed() {
+	if t.opts.Mode.keyed() {
 		err := t.replayKeyed(ctx, main, snap, entries, b, present, done)
 		done.note(tried)
 		return done, more, err
@@ -234,7 +234,7 @@ func (t *table) replayWrite(ctx context.Context, entries []*Entry, b *freshet.Ba
 	if b.NumRows() == 0 {
 		return nil
 	}
-	if t.a.opts.gathers() {
+	if t.opts.gathers() {
 		return t.gatherRows(ctx, b)
 	}
 	before := len(b.Rejects)

@@ -157,7 +157,7 @@ func (t *table) badReplays(b *freshet.Batch) map[int64]string {
 	if b.NumRows() == 0 {
 		return out
 	}
-	for _, r := range t.required(t.key(), t.a.opts.Key.SequenceBy) {
+	for _, r := range t.required(t.key(), t.opts.Key.SequenceBy) {
 		rows := map[int]string{}
 		if c := columnNamed(b.Rows.Schema(), r.name); c >= 0 {
 			r.lacking(b, c, rows)

@@ -45,7 +45,9 @@ type Resync struct {
 	LogName string
 	// Whole says that the copy has all rows that its source had when it began to read: then all that the table could not take is
 	// settled by it, wherever it came from.
-	Whole      bool
+	Whole bool
+	// Masks are those of the copy, which the table has with it. See TargetOptions.
+	Masks      map[string]string
 	EngineInfo string // names the writer in the tables' history; "": the default
 }
 
@@ -98,8 +100,17 @@ func (r *Resync) Prepare(ctx context.Context) error {
 	if r.swapped(main) {
 		return nil
 	}
-	_, err = delta.Create(ctx, r.Copy, &delta.CreateOptions{Schema: main.Schema(), PartitionBy: main.PartitionColumns(),
-		Properties: copied(main.Metadata().Configuration), Name: r.Plan.Folder, EngineInfo: r.EngineInfo})
+	log, err := r.log(ctx)
+	if err == nil && log != nil {
+		err = r.logMasks(log)
+	}
+	if err != nil {
+		return err
+	}
+	properties := withoutMasks(copied(main.Metadata().Configuration))
+	maps.Copy(properties, maskProperties(r.Masks))
+	_, err = delta.Create(ctx, r.Copy, &delta.CreateOptions{Schema: r.copySchema(main), PartitionBy: main.PartitionColumns(),
+		Properties: properties, Name: r.Plan.Folder, EngineInfo: r.EngineInfo})
 	if err != nil && !errors.Is(err, delta.ErrTableExists) {
 		return explain(r.Name, err)
 	}
@@ -226,11 +237,18 @@ func (r *Resync) fit(tx *delta.Transaction, main, copied *delta.Snapshot) error 
 		return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: r.Name,
 			Msg: "its partition columns have changed while it was loaded again", Fix: "cancel the resync, and begin anew"}
 	}
-	merged, wider, err := main.Schema().Merge(copied.Schema())
+	meta, other, err := r.masked(main, copied)
 	if err != nil {
 		return explain(r.Name, err)
 	}
-	meta := main.Metadata()
+	mine, err := meta.Schema()
+	if err != nil {
+		return explain(r.Name, err)
+	}
+	merged, wider, err := mine.Merge(copied.Schema())
+	if err != nil {
+		return explain(r.Name, err)
+	}
 	if wider {
 		if meta, err = meta.WithSchema(merged); err != nil {
 			return explain(r.Name, err)
@@ -242,7 +260,7 @@ func (r *Resync) fit(tx *delta.Transaction, main, copied *delta.Snapshot) error 
 			return explain(r.Name, err)
 		}
 	}
-	if wider || len(marks) > 0 {
+	if other || wider || len(marks) > 0 {
 		tx.SetMetadata(meta)
 	}
 	if err := main.Metadata().Takes(copied.Metadata()); err != nil {

@@ -62,12 +62,12 @@ type retold struct {
 }
 
 func newRetelling(t *table, log *table, past *delta.Snapshot, s swap) (*retelling, error) {
-	o := &t.a.opts
+	o := &t.opts
 	r := &retelling{swap: s, log: log, past: past, ordinal: s.number * resyncOrdinals,
 		lanes: appProgress(s.after, t.a.app, map[string]bool{}).Lanes}
 	r.lanes = slices.DeleteFunc(r.lanes, func(l LaneProgress) bool { return l.Seq >= loadedWhole }) // of histories
 	column, alive := o.alive()
-	told := log.a.withoutFills(t.a.withoutFills(s.after.Schema().Arrow()))
+	told := withoutFills(log.fills, withoutFills(t.fills, s.after.Schema().Arrow()))
 	for _, f := range s.after.Schema().Fields {
 		switch {
 		case told.HasField(f.Name):

@@ -137,7 +137,7 @@ func (t *table) suitsHistory(ctx context.Context, snap *delta.Snapshot) error {
 	if snap == nil {
 		return nil
 	}
-	o := &t.a.opts
+	o := &t.opts
 	lacks := func(name string) bool {
 		f, _ := snap.Schema().Lookup(name)
 		return f == nil

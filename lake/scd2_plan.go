@@ -58,7 +58,7 @@ func newHistory(ctx context.Context, u *upsert) (*history, error) {
 
 // group gathers what came of each key, in the order of what orders it.
 func (h *history) group() error {
-	o := &h.t.a.opts.Key
+	o := &h.t.opts.Key
 	key, sequence := h.rows.named(h.t.key()), h.rows.named(o.SequenceBy)
 	skip := make([]bool, len(h.rows.kinds))
 	for row := range skip {
@@ -227,16 +227,16 @@ type cellColumn struct {
 
 func newCells(u *upsert, stored arrow.RecordBatch) cells {
 	c := cells{u: u, stored: stored, keeps: len(u.keptColumns()) > 0}
-	o := &u.t.a.opts.Key
+	o := &u.t.opts.Key
 	for i := range u.schema.Fields {
 		f := &u.schema.Fields[i]
 		col := cellColumn{fresh: columnNamed(u.rows.schema, f.Name), stored: -1}
 		if stored != nil {
 			col.stored = columnNamed(stored.Schema(), f.Name)
 		}
-		_, ours := fillNamed(u.t.a.fills, f.Name)
+		_, ours := fillNamed(u.t.fills, f.Name)
 		col.said = !ours && !f.Generated() && !containsFold(u.t.key(), f.Name) && !containsFold(o.SequenceBy, f.Name)
-		col.tracked = col.said && u.t.a.opts.Periods.tracks(f.Name)
+		col.tracked = col.said && u.t.opts.Periods.tracks(f.Name)
 		c.last = c.last || col.said && !col.tracked
 		c.columns = append(c.columns, col)
 	}
@@ -266,7 +266,7 @@ func (c cells) same(a, b values) bool {
 
 func (c cells) shows() bool { return c.last }
 
-func (c cells) repeats() int { return c.u.t.a.opts.Periods.Repeats }
+func (c cells) repeats() int { return c.u.t.opts.Periods.Repeats }
 
 // equal reports whether two rows say the same in these columns.
 func (c cells) equal(a, b values, in func(cellColumn) bool) bool {

@@ -72,7 +72,7 @@ func (h *history) readPeriods(ctx context.Context, late map[keyindex.Fingerprint
 	if err := s.read(ctx, h.snap); err != nil {
 		return nil, err
 	}
-	return s, s.gather(h.index.sequence, h.t.a.opts.Periods)
+	return s, s.gather(h.index.sequence, h.t.opts.Periods)
 }
 
 // seekFiles is how many files are looked through at once.

@@ -184,7 +184,7 @@ func (h *history) assemblePeriods(periods []period) (arrow.RecordBatch, error) {
 
 // periodColumn is one column of assemblePeriods; nil for one that the writer fills in.
 func (h *history) periodColumn(i int, f *delta.Field, periods []period) (arrow.Array, error) {
-	names := h.t.a.opts.Periods
+	names := h.t.opts.Periods
 	typ := delta.ArrowType(f.Type)
 	moments := func(of func(*period) string) arrow.Array {
 		b := array.NewBuilder(memory.DefaultAllocator, typ)
@@ -196,7 +196,7 @@ func (h *history) periodColumn(i int, f *delta.Field, periods []period) (arrow.A
 	}
 	is := func(name string) bool { return containsFold([]string{name}, f.Name) }
 	switch {
-	case is(names.From), containsFold(h.t.a.opts.Key.SequenceBy, f.Name):
+	case is(names.From), containsFold(h.t.opts.Key.SequenceBy, f.Name):
 		return moments(func(p *period) string { return p.from }), nil
 	case is(names.To):
 		return moments(func(p *period) string { return p.to }), nil
@@ -214,7 +214,7 @@ func (h *history) periodColumn(i int, f *delta.Field, periods []period) (arrow.A
 	case f.Generated():
 		return nil, nil
 	}
-	if ours, is := fillNamed(h.t.a.fills, f.Name); is {
+	if ours, is := fillNamed(h.t.fills, f.Name); is {
 		return h.fillPeriods(i, f, ours, periods)
 	}
 	cells := make([]cell, len(periods))

@@ -80,6 +80,12 @@ type TargetOptions struct {
 	Cuts *CutOptions
 	// Park has the target keep changes of tables that are held back. nil: none are, and none are looked for.
 	Park *ParkOptions
+	// Of changes the options for one table: the partition columns, properties, masks, size of files, policy for deletes, order and
+	// copy on write may differ; what is of the target as a whole stays. It is asked once a table. nil: all are alike.
+	Of func(table string, o *TargetOptions)
+	// Masks are columns of which the table has hashes and no values: by name, what tells the key of the hash from others. Default:
+	// none.
+	Masks map[string]string
 	// Retry is told of outages that are waited out. May be nil.
 	Retry func(what string, err error)
 	// Recovered is told when what Retry was told under this name is over. May be nil.
@@ -99,7 +105,6 @@ type Target struct {
 	lead *Target      // whose cuts show the tables of this one, too; nil: its own
 	met  atomic.Int64 // tables that this target and those beside it know, for as long as they may be parked
 
-	fills  []fill   // of opts
 	beside []Beside // in a group of which this is the first: the others
 
 	buffers delta.Buffers // of the data files' writers, handed on from commit to commit
@@ -147,7 +152,6 @@ func NewTarget(open Opener, app string, opts *TargetOptions) *Target {
 		a.opts.Park = &own
 	}
 	a.opts.Periods.setDefaults()
-	a.fills = a.opts.fills()
 	a.tend = newTender(func(what string, err error) {
 		a.opts.Retry(what, err)
 		a.opts.Recovered(what) // it is put off, and nobody waits for it
@@ -206,9 +210,11 @@ func (a *Target) Close(ctx context.Context) error {
 // table is what a Target knows of one table. The first half is for all, under mu; the second is the write
 // half, which only the goroutine that writes touches.
 type table struct {
-	a    *Target
-	name string
-	st   store.Store
+	a     *Target
+	opts  TargetOptions // the target's, with what is other for this table
+	fills []fill        // of opts
+	name  string
+	st    store.Store
 
 	mu         sync.Mutex
 	delta      *delta.Table // nil until the table exists
@@ -255,12 +261,19 @@ func (a *Target) table(name string) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &table{a: a, name: name, st: st, held: map[freshet.Lane]*heldLane{}, turn: make(chan struct{}, 1),
+	t := &table{a: a, opts: a.opts, name: name, st: st, held: map[freshet.Lane]*heldLane{}, turn: make(chan struct{}, 1),
 		quarantine: newQuarantine(beside, qst, a.opts.EngineInfo)}
-	if t.tombstones, err = a.openTombstones(name); err != nil {
+	if a.opts.Of != nil {
+		a.opts.Of(name, &t.opts)
+		if err := t.opts.validate(); err != nil {
+			return nil, &freshet.Error{Code: freshet.CodeBadValue, Class: freshet.ClassInput, Place: name, Msg: "the table's settings", Err: err}
+		}
+	}
+	t.fills = t.opts.fills()
+	if t.tombstones, err = t.openTombstones(); err != nil {
 		return nil, err
 	}
-	if t.deleted, err = a.openDeleteLog(name); err != nil {
+	if t.deleted, err = t.openDeleteLog(); err != nil {
 		return nil, err
 	}
 	if err = t.openPark(); err != nil {
@@ -308,7 +321,7 @@ func (t *table) ask(ctx context.Context) (*delta.Snapshot, error) {
 	if err := t.checkFeed(snap); err != nil {
 		return nil, err
 	}
-	if want := t.a.opts.PartitionBy; len(want) > 0 && !sameSet(want, snap.PartitionColumns()) {
+	if want := t.opts.PartitionBy; len(want) > 0 && !sameSet(want, snap.PartitionColumns()) {
 		return nil, partitionError(t.name, snap.PartitionColumns(), want)
 	}
 	t.saw(snap)
@@ -323,7 +336,7 @@ func (t *table) opened(ctx context.Context) (*delta.Table, error) {
 	if d != nil {
 		return d, nil
 	}
-	d, err := delta.Open(ctx, t.st, &delta.OpenOptions{EngineInfo: t.a.opts.EngineInfo})
+	d, err := delta.Open(ctx, t.st, &delta.OpenOptions{EngineInfo: t.opts.EngineInfo})
 	if err != nil {
 		return nil, err
 	}
@@ -350,7 +363,7 @@ func (a *Target) Schema(ctx context.Context, table string) (*arrow.Schema, error
 	if t.absent = snap == nil; t.absent {
 		return nil, nil
 	}
-	return a.withoutFills(snap.Schema().Arrow()), nil
+	return withoutFills(t.fills, snap.Schema().Arrow()), nil
 }
 
 // Ensure creates the table with these columns, or checks that the present one can take them.
@@ -364,7 +377,7 @@ func (a *Target) Ensure(ctx context.Context, table string, schema *arrow.Schema)
 
 func (t *table) ensure(ctx context.Context, schema *arrow.Schema) error {
 	a := t.a
-	if a.opts.Mode == SCD2 {
+	if t.opts.Mode == SCD2 {
 		schema = nullable(schema) // a key of which nothing is known but that it was deleted has a row
 	}
 	wanted, err := delta.SchemaFromArrow(schema)
@@ -372,7 +385,7 @@ func (t *table) ensure(ctx context.Context, schema *arrow.Schema) error {
 		return &freshet.Error{Code: freshet.CodeSchemaMismatch, Class: freshet.ClassInput, Place: t.name,
 			Msg: "the rows do not fit a Delta table", Err: err}
 	}
-	if wanted, err = a.withFills(t.name, wanted); err != nil {
+	if wanted, err = t.withFills(wanted); err != nil {
 		return err
 	}
 	snap, err := t.look(ctx)
@@ -423,10 +436,10 @@ func (t *table) ensure(ctx context.Context, schema *arrow.Schema) error {
 
 // create makes the table, with these starts. It returns false when another was first.
 func (t *table) create(ctx context.Context, schema *delta.Schema, starts freshet.Progress) (bool, error) {
-	if err := t.a.opts.checkKey(t.name, schema); err != nil {
+	if err := t.opts.checkKey(t.name, schema); err != nil {
 		return false, err
 	}
-	for _, column := range t.a.opts.PartitionBy {
+	for _, column := range t.opts.PartitionBy {
 		if f, _ := schema.Lookup(column); f == nil {
 			return false, &freshet.Error{Code: freshet.CodeUnknownColumn, Class: freshet.ClassInput, Place: t.name,
 				Msg: fmt.Sprintf("partition column %q: found the columns %s", column, columnNames(schema)),
@@ -434,8 +447,8 @@ func (t *table) create(ctx context.Context, schema *delta.Schema, starts freshet
 		}
 	}
 	d, err := delta.Create(ctx, t.st, &delta.CreateOptions{
-		Schema: schema, PartitionBy: t.a.opts.PartitionBy, Properties: t.a.opts.properties(t.name),
-		Name: path.Base(t.name), EngineInfo: t.a.opts.EngineInfo, Txns: t.a.form().startTxns(starts),
+		Schema: schema, PartitionBy: t.opts.PartitionBy, Properties: t.opts.properties(t.name),
+		Name: path.Base(t.name), EngineInfo: t.opts.EngineInfo, Txns: t.a.form().startTxns(starts),
 	})
 	if errors.Is(err, delta.ErrTableExists) {
 		return false, nil

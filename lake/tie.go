@@ -30,7 +30,7 @@ func (u *upsert) rejectTie(c contender) {
 	if c.other != noRow {
 		other = "which came as " + u.rows.lane(c.other).Position(u.rows.seq(c.other))
 	}
-	names := slices.Concat(u.t.key(), u.t.a.opts.Key.SequenceBy)
+	names := slices.Concat(u.t.key(), u.t.opts.Key.SequenceBy)
 	values := make([]string, len(names))
 	for i, name := range names {
 		column, row := u.rows.at(columnNamed(u.rows.schema, name), c.row)

@@ -227,16 +227,16 @@ func (m tombstoneMark) leadsTo(other tombstoneMark) error {
 }
 
 // openTombstones returns the tombstones of a table, nil where it needs none.
-func (a *Target) openTombstones(table string) (*tombstones, error) {
-	if !a.opts.remembersDeletes() {
+func (t *table) openTombstones() (*tombstones, error) {
+	if !t.opts.remembersDeletes() {
 		return nil, nil
 	}
-	name := a.opts.Key.Tombstones.Table(table)
-	st, err := a.open(name)
+	name := t.opts.Key.Tombstones.Table(t.name)
+	st, err := t.a.open(name)
 	if err != nil {
 		return nil, err
 	}
-	return &tombstones{companion: companion{name: name, st: st, engine: a.opts.EngineInfo}, opts: a.opts.Key.Tombstones}, nil
+	return &tombstones{companion: companion{name: name, st: st, engine: t.opts.EngineInfo}, opts: t.opts.Key.Tombstones}, nil
 }
 
 // lookAtTombstones finds the tombstones of now, for the index to show. Errors: *freshet.Error with CodeSchemaMismatch when

@@ -75,7 +75,15 @@ type ward struct {
 }
 
 // keyed reports whether a key index must follow the table.
-func (w *ward) keyed() bool { return w.of != nil && w.of.a.opts.Mode.keyed() }
+func (w *ward) keyed() bool { return w.of != nil && w.of.opts.Mode.keyed() }
+
+// fileBytes is the size at which a data file of it is full.
+func (w *ward) fileBytes(a *Target) int64 {
+	if w.of == nil {
+		return a.opts.TargetFileBytes
+	}
+	return w.of.opts.TargetFileBytes
+}
 
 // newUpkeep prepares for upkeep of the target's tables; nil opts mean none.
 func newUpkeep(a *Target, opts *UpkeepOptions) *upkeep {
@@ -337,7 +345,7 @@ func (u *upkeep) work(ctx context.Context, w *ward, commits int64) (again time.T
 		return again, err
 	}
 	s := &surveyor{snap: snap, jobs: w.jobs, rents: w.rents, came: w.came, commits: commits, planner: planner{opts: u.opts,
-		now: time.Now(), target: u.a.opts.TargetFileBytes, keyed: w.keyed()}}
+		now: time.Now(), target: w.fileBytes(u.a), keyed: w.keyed()}}
 	c, err := s.look(ctx)
 	if err != nil {
 		return again, err

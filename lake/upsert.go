@@ -96,7 +96,7 @@ const (
 // findOut finds out what the gathered rows do to the table as the snapshot has it. Rows that it cannot take are in
 // the rejects of their batches.
 func (u *upsert) findOut(ctx context.Context) error {
-	if u.t.a.opts.multiset(u.t.name) {
+	if u.t.opts.multiset(u.t.name) {
 		return u.findAlike(ctx)
 	}
 	if err := u.collapse(); err != nil {
@@ -125,7 +125,7 @@ func undecided(t *table, snap *delta.Snapshot, meta *delta.Metadata, rows *chang
 
 // collapse puts the changes of each key together.
 func (u *upsert) collapse() error {
-	o := &u.t.a.opts.Key
+	o := &u.t.opts.Key
 	key := u.rows.named(u.t.key())
 	null := func(columns []arrow.Array, row int) bool {
 		return slices.ContainsFunc(columns, func(c arrow.Array) bool { return c.IsNull(row) })
@@ -171,7 +171,7 @@ func (u *upsert) collapse() error {
 
 // ignores reports whether a row of this kind says nothing: it is a delete, and these are ignored.
 func (u *upsert) ignores(kind freshet.Kind) bool {
-	return u.t.a.opts.Key.Deletes == IgnoreDeletes && kind == freshet.Delete && !u.rows.divided
+	return u.t.opts.Key.Deletes == IgnoreDeletes && kind == freshet.Delete && !u.rows.divided
 }
 
 // noRow is no row of the changes.

@@ -126,7 +126,7 @@ func (c *commit) prepare(ctx context.Context, snap *delta.Snapshot, meta *delta.
 	var w *upsertWriter
 	err = errUndivided
 	if c.keyed.spilled != nil {
-		if err := c.keyed.spillAll(c.schema, c.t.a.opts.shareBytes()); err != nil {
+		if err := c.keyed.spillAll(c.schema, c.t.opts.shareBytes()); err != nil {
 			return nil, err
 		}
 		if waits == nil {
@@ -245,11 +245,11 @@ func (t *table) find(ctx context.Context, snap *delta.Snapshot, to *delta.Metada
 	}()
 	put = func(ctx context.Context, w *upsertWriter) error { return w.putAll(ctx) }
 	switch {
-	case t.a.opts.Mode == SCD2:
+	case t.opts.Mode == SCD2:
 		var h *history
 		h, err = newHistory(ctx, u)
 		put = func(ctx context.Context, w *upsertWriter) error { return h.put(ctx, w) }
-	case t.a.opts.Dedupe != nil:
+	case t.opts.Dedupe != nil:
 		err = u.dedupe()
 	default:
 		err = u.findOut(ctx)
@@ -377,8 +377,8 @@ func extremes[T cmp.Ordered](n int, null func(int) bool, value func(int) T) (low
 // else: the commit has landed.
 func (r *rowIndex) distrust(err error) {
 	if !errors.Is(err, context.Canceled) { // the run ends
-		r.t.a.opts.Retry("key index of "+r.t.name, err)
-		r.t.a.opts.Recovered("key index of " + r.t.name)
+		r.t.opts.Retry("key index of "+r.t.name, err)
+		r.t.opts.Recovered("key index of " + r.t.name)
 	}
 	_ = r.close()
 	r.files.clear()
@@ -388,7 +388,7 @@ func (r *rowIndex) distrust(err error) {
 // lanes with nothing to order them, is told in the table's history.
 func (u *upsert) told() map[string]string {
 	params := u.t.streaming("Update")
-	if !u.t.a.opts.Mode.keyed() {
+	if !u.t.opts.Mode.keyed() {
 		params["outputMode"] = "Append"
 	}
 	for name, n := range map[string]int64{"freshet.lateChanges": u.counts.late, "freshet.sameChanges": u.counts.same,

@@ -20,7 +20,7 @@ func (o *TargetOptions) shareBytes() int64 { return cmp.Or(o.MemoryBytes, gather
 
 // spill moves what is gathered out of memory, if it is more than may be. From then on nothing stays there.
 func (t *table) spill(g *gathered) error {
-	o := &t.a.opts
+	o := &t.opts
 	if !o.spills() || g.spilled == nil && g.size() <= cmp.Or(o.MemoryBytes, gatheredBytes) {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (g *gathered) spillAll(schema *delta.Schema, most int64) error {
 // prepareShares is prepare of rows that were spilled. Errors: errUndivided.
 func (c *commit) prepareShares(ctx context.Context, snap *delta.Snapshot, meta, to *delta.Metadata, schema *delta.Schema) (
 	w *upsertWriter, err error) {
-	most, s := c.t.a.opts.shareBytes(), c.keyed.spilled
+	most, s := c.t.opts.shareBytes(), c.keyed.spilled
 	if s.whole {
 		return nil, errUndivided
 	}

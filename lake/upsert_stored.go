@@ -43,7 +43,7 @@ type storedNeed struct {
 // of adds what the changes of a key need, and reports whether that is anything.
 func (n *storedNeed) of(i int) (needed bool) {
 	u := n.u
-	deletes := u.t.deleted != nil || u.t.a.opts.Key.Deletes == SoftDeletes
+	deletes := u.t.deleted != nil || u.t.opts.Key.Deletes == SoftDeletes
 	needed = u.feed
 	for _, c := range u.keys[i].changes {
 		switch {
@@ -71,7 +71,7 @@ func (n *storedNeed) columns() (names []string) {
 	if n.whole {
 		return nil
 	}
-	soft := n.u.t.a.opts.Key.Deletes == SoftDeletes
+	soft := n.u.t.opts.Key.Deletes == SoftDeletes
 	for _, f := range n.u.snap.Schema().Fields {
 		at := columnNamed(n.u.rows.schema, f.Name)
 		if at >= 0 && n.unsent[at] || slices.Contains(n.kept, f.Name) || soft && f.Name == DeletedAtColumn {
@@ -90,7 +90,7 @@ func (u *upsert) mayTie(i int, row int32) bool {
 func (u *upsert) keptColumns() (names []string) {
 	for i := range u.schema.Fields {
 		f := &u.schema.Fields[i]
-		_, ours := fillNamed(u.t.a.fills, f.Name)
+		_, ours := fillNamed(u.t.fills, f.Name)
 		ours = ours || f.Name == DeletedAtColumn // of rows that were marked under another policy
 		if columnNamed(u.rows.schema, f.Name) < 0 && !ours && !f.Generated() {
 			names = append(names, f.Name)

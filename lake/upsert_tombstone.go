@@ -22,12 +22,12 @@ func (u *upsert) isBuried(i int) bool {
 
 // orders reports whether the column is one of those that order changes.
 func (u *upsert) orders(column int) bool {
-	return u.index.sequence != nil && containsFold(u.t.a.opts.Key.SequenceBy, u.rows.schema.Field(column).Name)
+	return u.index.sequence != nil && containsFold(u.t.opts.Key.SequenceBy, u.rows.schema.Field(column).Name)
 }
 
 // storedIsDeleted reports whether the row that is stored under the key, if it was read, was marked by a soft delete.
 func (u *upsert) storedIsDeleted(i int) bool {
-	if u.t.a.opts.Key.Deletes != SoftDeletes {
+	if u.t.opts.Key.Deletes != SoftDeletes {
 		return false
 	}
 	marks := u.stored.column(DeletedAtColumn)

@@ -32,8 +32,8 @@ type upsertWriter struct {
 func (u *upsert) begin(ctx context.Context, meta *delta.Metadata, shared bool) (*upsertWriter, error) {
 	w := &upsertWriter{upsert: u, numbers: map[keyindex.FileID]int{}, paths: map[string]int{}, shared: shared}
 	w.news.unnoted = shared
-	copies := u.t.a.opts.Key.CopyOnWrite
-	opts := &delta.DMLOptions{TargetFileBytes: u.t.a.opts.TargetFileBytes, Buffers: &u.t.a.buffers}
+	copies := u.t.opts.Key.CopyOnWrite
+	opts := &delta.DMLOptions{TargetFileBytes: u.t.opts.TargetFileBytes, Buffers: &u.t.a.buffers}
 	if copies {
 		opts.CopyOnWrite = &copies
 	}
@@ -316,7 +316,7 @@ func (u *upsert) wholeRows(puts []put) *picked {
 // assembleColumn is one column of assemble; nil for one that the writer fills in. whole is wholeRows.
 func (u *upsert) assembleColumn(f *delta.Field, puts []put, whole *picked) (arrow.Array, error) {
 	at := columnNamed(u.rows.schema, f.Name)
-	if ours, is := fillNamed(u.t.a.fills, f.Name); is {
+	if ours, is := fillNamed(u.t.fills, f.Name); is {
 		return u.fill(ours, puts), nil
 	}
 	switch {

@@ -217,7 +217,7 @@ func (w *walk) remove(row int32, at order, relation relation) {
 		return w.passes(row, p) || at != nil && u.order(p).compare(at) != after
 	})
 	switch {
-	case w.there && u.t.a.opts.Key.Deletes == SoftDeletes:
+	case w.there && u.t.opts.Key.Deletes == SoftDeletes:
 		w.marked = true
 		if !u.free[row] {
 			w.moved = u.together.sequenceRow(row)

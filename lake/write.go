@@ -73,7 +73,7 @@ func (a *Target) Write(ctx context.Context, b *freshet.Batch) (rejected int64, e
 	before := len(b.Rejects)
 	switch {
 	case b.NumRows() == 0:
-	case a.opts.gathers():
+	case t.opts.gathers():
 		if err := t.gatherRows(files, b); err != nil {
 			return 0, err
 		}
@@ -116,14 +116,14 @@ func (t *table) gatherRows(ctx context.Context, b *freshet.Batch) error {
 		return err
 	}
 	rows := t.keyed.rows
-	key, sequence := t.key(), t.a.opts.Key.SequenceBy
+	key, sequence := t.key(), t.opts.Key.SequenceBy
 	switch {
-	case t.a.opts.Dedupe != nil: // whatever a row tells of, it has its time
-		key, sequence = t.a.opts.Dedupe.columns(), nil
-	case t.a.opts.Mode == SCD2: // a delete without a sequence says nothing of when
+	case t.opts.Dedupe != nil: // whatever a row tells of, it has its time
+		key, sequence = t.opts.Dedupe.columns(), nil
+	case t.opts.Mode == SCD2: // a delete without a sequence says nothing of when
 		key, sequence = slices.Concat(key, sequence), nil
 	}
-	if at := lastTruncate(b); at >= 0 && t.a.opts.empties() {
+	if at := lastTruncate(b); at >= 0 && t.opts.empties() {
 		t.keyed.empty(b, at)
 	}
 	if err := t.keyed.gather(b, t.required(key, sequence)); err != nil {
@@ -138,10 +138,10 @@ func (t *table) writeRows(ctx context.Context, c *causes) error {
 	if err := t.accept(ctx, c.Rows.Schema()); err != nil {
 		return err
 	}
-	t.a.fillRows(c)
+	t.fillRows(c)
 	if t.writer == nil {
 		w, err := delta.NewWriter(t.st, t.meta, t.proto, &delta.WriterOptions{
-			TargetFileBytes: t.a.opts.TargetFileBytes, MemoryBytes: t.a.opts.MemoryBytes, Buffers: &t.a.buffers,
+			TargetFileBytes: t.opts.TargetFileBytes, MemoryBytes: t.opts.MemoryBytes, Buffers: &t.a.buffers,
 			ClusteredBy: t.clustered,
 		})
 		if err != nil {

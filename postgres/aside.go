@@ -112,6 +112,10 @@ func (s *Source) spare(ctx context.Context, f *feed, t *Table) (why *freshet.Rej
 	taken := map[string]bool{}
 	for i := range t.Columns {
 		c := &t.Columns[i]
+		hiding := s.types.hiding(t, c)
+		if hiding.LeftOut {
+			continue
+		}
 		name := strings.ToLower(columnName(c.Name))
 		misfit := fmt.Errorf("found two columns of a name that differs in no more than case")
 		if c.Out, taken[name] = taken[name], true; !c.Out {
@@ -119,8 +123,8 @@ func (s *Source) spare(ctx context.Context, f *feed, t *Table) (why *freshet.Rej
 				continue
 			}
 			to := known.Field(indexOf(known, name)).Type
-			_, misfit = s.types.newCell(c.Type, c.Modifier, to, 0)
-			c.Out = misfit != nil && strangeCell(to) == nil
+			_, misfit = s.types.columnCell(c, hiding, to)
+			c.Out = misfit != nil && (hiding.Key != nil || strangeCell(to) == nil)
 		}
 		if c.Out {
 			why = &freshet.RejectError{Code: freshet.CodeSchemaMismatch, Path: c.Name, Offset: -1, Message: misfit.Error()}

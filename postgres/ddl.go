@@ -189,10 +189,13 @@ func (s *Source) reshape(ctx context.Context, f *feed, t *Table, heard bool) (ma
 	if err != nil {
 		return nil, unfit(t, err)
 	}
+	if heard {
+		s.tellHidden(f, t, known)
+	}
 	left := map[string]bool{}
 	var wider []arrow.Field
 	var added []string
-	all := s.policies(f).reshapings(t, f.table, wanted, known)
+	all := s.policies(f).reshapings(s.types.shown(t), s.types.shown(f.table), wanted, s.types.shownOf(t, known))
 	for _, one := range all {
 		switch {
 		case one.policy == Fail && heard:

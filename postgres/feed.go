@@ -191,9 +191,9 @@ func (f *feed) reject(place int32, kind freshet.Kind, err error, raw []byte, o *
 	f.rejects = append(f.rejects, r)
 }
 
-// raw is a row as JSON: the text of each value that was sent, or is known of the row before, by its column.
+// raw is a row as JSON: the text of each value that was sent, or is known of the row before, by its column; see rows.told.
 func (f *feed) raw(row, known pgoutput.Tuple, onlyKey bool) []byte {
-	values := map[string]*string{}
+	values := map[string]any{}
 	for i, v := range row {
 		if v.Kind == pgoutput.Unchanged && i < len(known) {
 			v = known[i]
@@ -201,10 +201,12 @@ func (f *feed) raw(row, known pgoutput.Tuple, onlyKey bool) []byte {
 		if i >= len(f.table.Columns) || v.Kind == pgoutput.Unchanged || onlyKey && !f.table.Columns[i].Key {
 			continue
 		}
-		values[f.table.Columns[i].Name] = nil
-		if v.Kind != pgoutput.Null {
-			text := strings.ToValidUTF8(string(v.Data), "\uFFFD")
-			values[f.table.Columns[i].Name] = &text
+		told, ok := f.rows.told(i, v.Data)
+		if v.Kind == pgoutput.Null {
+			told = nil
+		}
+		if ok {
+			values[f.table.Columns[i].Name] = told
 		}
 	}
 	text, err := json.Marshal(values)

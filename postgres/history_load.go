@@ -107,7 +107,7 @@ func (l *load) resume(ctx context.Context, s *Source, done int64) error {
 	if kept == nil {
 		err = fmt.Errorf("found no bookmark %s", l.mark(done))
 	} else {
-		mark, err = parseMark(kept)
+		mark, err = s.parseMark(l.feed, kept)
 	}
 	if err == nil {
 		if err := s.history.lookAgain(ctx, l); err != nil {
@@ -138,7 +138,7 @@ func (l *load) foresee(ctx context.Context, s *Source) error {
 		if kept == nil {
 			break
 		}
-		mark, err := parseMark(kept)
+		mark, err := s.parseMark(l.feed, kept)
 		if err != nil {
 			return err
 		}

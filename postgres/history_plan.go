@@ -198,7 +198,7 @@ func (h *history) plan(l *load, next chunk) {
 	p := &plan{end: end, done: make(chan struct{}), give: h.giveBack, chunk: next, wanted: l.rows}
 	l.plan = p
 	table, mark, key, from := l.feed.name, l.mark(next.seq), l.key, l.table.from()
-	names := l.keyNames()
+	names, feed, seal := l.keyNames(), l.feed, h.s.sealer(l.feed)
 	h.wg.Go(func() {
 		defer h.poke()
 		defer close(p.done)
@@ -210,12 +210,15 @@ func (h *history) plan(l *load, next chunk) {
 			if m != nil {
 				m.Key = names
 				text, _ = json.Marshal(m)
+				if seal != nil {
+					text = seal.Seal(text)
+				}
 			}
 			kept, err := h.s.down.Bookmark(ctx, table, mark, text)
 			if kept == nil || err != nil {
 				return nil, err
 			}
-			return parseMark(kept)
+			return h.s.parseMark(feed, kept)
 		})
 	})
 }

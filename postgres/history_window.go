@@ -171,17 +171,19 @@ func (w *window) read(ctx context.Context, h *history, conn *pgconn.PgConn, sql 
 	h.giveBack(conn)
 }
 
-// reject is a row that cannot be taken, with the text of its columns as JSON.
+// reject is a row that cannot be taken, with the text of its columns as JSON; see rows.told.
 func (w *window) reject(t *Table, line []byte, why *freshet.RejectError) freshet.Reject {
-	values := map[string]*string{}
+	values := map[string]any{}
 	for i, v := range strings.Split(string(line), "\t") {
 		if i >= len(t.Columns) {
 			break
 		}
-		values[t.Columns[i].Name] = nil
-		if v != `\N` {
-			text := strings.ToValidUTF8(string(unescape(nil, []byte(v))), "\uFFFD")
-			values[t.Columns[i].Name] = &text
+		told, ok := w.into.told(i, unescape(nil, []byte(v)))
+		if v == `\N` {
+			told = nil
+		}
+		if ok {
+			values[t.Columns[i].Name] = told
 		}
 	}
 	raw, _ := json.Marshal(values)

@@ -110,6 +110,7 @@ type Original struct {
 	schema *arrow.Schema // of the columns that are compared
 	key    []string      // in the source
 	order  []keyColumn   // by which it is read in chunks; nil: at once
+	veiled bool          // a column of the key is masked: no row can be asked for by the key that its Delta table has
 }
 
 // Table is one of the tables, of which those columns are compared that known, the schema of the table that its rows go to, has. Errors:
@@ -145,6 +146,12 @@ func (o *Originals) Whole(ctx context.Context, schema, name string, known *arrow
 		return nil, unfit(&t.Table, err)
 	}
 	if r.key = t.rowKey(); len(r.key) == 0 {
+		return r, nil
+	}
+	r.veiled = slices.ContainsFunc(t.Columns, func(c Column) bool {
+		return slices.Contains(r.key, c.Name) && o.types.hiding(&t.Table, &c).Key != nil
+	})
+	if r.veiled {
 		return r, nil
 	}
 	if r.order, err = o.types.keyColumns(ctx, o.conn, &t); err != nil {
@@ -351,14 +358,17 @@ func (r *Original) present(ctx context.Context, keys [][]string, each func(Origi
 	for part := range slices.Chunk(keys, lookKeys) {
 		where = append(where, r.keysAre(part))
 	}
-	if len(r.key) == 0 {
+	if len(r.key) == 0 || r.veiled {
 		where = []string{""} // only who asked knows which rows these are
 	}
 	high, err = r.at(ctx, where, each)
 	return high, settled, err
 }
 
-// Find hands over the row of one key, if there is one, and returns a place of the log behind what it shows.
+// Veiled reports whether a column of the key is masked: then keys that rows have here are not those of the database.
+func (r *Original) Veiled() bool { return r.veiled }
+
+// Find hands over the row of one key, as the database has it, if there is one, and returns a place of the log behind what it shows.
 func (r *Original) Find(ctx context.Context, key []string, each func(OriginalRows) error) (high int64, err error) {
 	return r.at(ctx, []string{r.keysAre([][]string{key})}, each)
 }

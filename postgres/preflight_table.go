@@ -115,6 +115,9 @@ func (f *facts) checkValues() (found []Finding) {
 	for _, t := range f.tables {
 		for i := range t.Columns {
 			c := &t.Columns[i]
+			if f.types.hiding(&t.Table, c) != (Hiding{}) {
+				continue
+			}
 			to := f.types.columnType(&t.Table, c)
 			loss := f.types.loss(c.Type, c.Modifier, to, 0)
 			if name := columnName(c.Name); name != c.Name {

@@ -19,7 +19,7 @@ type Retaken struct {
 	Refused map[int]*freshet.RejectError // why there is no row of one, by the same numbers
 }
 
-// Retake makes rows of those that a pipeline refused as it read them: each is JSON of the text of its columns, as it is in quarantine. A column
+// Retake makes rows of those that a pipeline refused as it read them: each is JSON of the text of its columns, as it is in quarantine (see rows.told). A column
 // that the table has no longer is left out, and one that the text does not have was not sent. Errors: values do not go into the
 // columns.
 func (r *Original) Retake(texts [][]byte) (*Retaken, error) {
@@ -50,7 +50,7 @@ func (r *Original) Retake(texts [][]byte) (*Retaken, error) {
 
 // retake appends the values of one row.
 func (r *Original) retake(made *rows, text []byte) error {
-	var values map[string]*string
+	var values map[string]json.RawMessage
 	if err := json.Unmarshal(text, &values); err != nil || len(values) == 0 {
 		return &freshet.RejectError{Code: freshet.CodeMalformed, Offset: -1,
 			Message: fmt.Sprintf("found %.60q, wanted the values of a row: load the table again for it, or give it up", text)}
@@ -63,10 +63,10 @@ func (r *Original) retake(made *rows, text []byte) error {
 		switch {
 		case !sent:
 			made.unsent(i)
-		case value == nil:
+		case string(value) == "null":
 			made.null(i)
 		default:
-			if err := made.text(i, []byte(*value)); err != nil {
+			if err := made.retell(i, value); err != nil {
 				return err
 			}
 		}

@@ -20,6 +20,8 @@ type rows struct {
 	places []int // of the table's columns in the schema; -1: it is not there
 	cells  []*cell
 	texts  []*column.Text // of the table's columns: those that take text as it stands; nil: others
+	hidden []Hiding       // of the table's columns; nil: nothing is hidden
+	padded []bool         // of them: blanks at the end are no part of the value; with hidden
 	mask   *freshet.Mask
 	n      int // rows that end has ended
 	size   int // bytes of text given since take
@@ -33,16 +35,20 @@ func newRows(t *typeMap, table *Table, schema *arrow.Schema) (*rows, error) {
 	for i := range table.Columns {
 		c := &table.Columns[i]
 		r.places[i] = indexOf(schema, columnName(c.Name))
-		if c.Out {
+		hiding := t.hiding(table, c)
+		if hiding != (Hiding{}) {
+			r.hide(t, i, hiding)
+		}
+		if hiding.LeftOut || c.Out {
 			r.places[i] = -1
 		}
 		if r.places[i] < 0 {
 			continue
 		}
 		field := schema.Field(r.places[i])
-		made, err := t.newCell(c.Type, c.Modifier, field.Type, 0)
+		made, err := t.columnCell(c, hiding, field.Type)
 		if err != nil {
-			if made = strangeCell(field.Type); made == nil {
+			if made = strangeCell(field.Type); made == nil || hiding.Key != nil {
 				return nil, fmt.Errorf("table %s, column %s: %w", table, c.Name, err)
 			}
 		}

@@ -26,6 +26,13 @@ func (t *typeMap) schema(table *Table) (*arrow.Schema, error) {
 			continue
 		}
 		name := columnName(c.Name)
+		if t.hiding(table, c).LeftOut {
+			if c.Unique {
+				faults = append(faults, fmt.Errorf("table %s: found the column %q left out, wanted it: it is of the key, by which rows are "+
+					"told apart; it may be masked", table, c.Name))
+			}
+			continue
+		}
 		if other, twice := taken[strings.ToLower(name)]; twice {
 			faults = append(faults, fmt.Errorf("table %s: found the columns %q and %q, wanted names that differ in more "+
 				"than case: leave one out of the publication", table, other, c.Name))
@@ -71,10 +78,10 @@ func columnName(name string) string {
 	}, name)
 }
 
-// columnType is the type of a column: that of its type's values, or text where people chose so, or where it is declared
+// columnType is the type of a column: that of its type's values, or text where people chose so, where it is masked, or declared
 // with several dimensions, which a Delta array does not have, or where numbers of a key would be rounded, or a key would be of parts.
 func (t *typeMap) columnType(table *Table, c *Column) arrow.DataType {
-	if t.choices.Columns[table.String()+"."+c.Name] == AsText || c.Dimensions > 1 {
+	if t.choices.Columns[table.String()+"."+c.Name] == AsText || c.Dimensions > 1 || t.hiding(table, c).Key != nil {
 		return arrow.BinaryTypes.String
 	}
 	to := t.arrowType(c.Type, c.Modifier, 0)

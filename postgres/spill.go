@@ -2,6 +2,9 @@ package postgres
 
 import (
 	"bufio"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -20,7 +23,8 @@ type changes struct {
 	held   int64    // bytes in blocks
 	file   *os.File // nil: all is in memory
 	out    *bufio.Writer
-	size   int64 // of all
+	block  cipher.Block // what is in the file is encrypted by it, under a key that nobody else has; nil: it is not
+	size   int64        // of all
 }
 
 // Blocks begin small, as most transactions are, and grow, so that nothing need be moved.
@@ -59,14 +63,23 @@ func (c *changes) room(size int) *[]byte {
 	return &c.blocks[n-1]
 }
 
-// spill moves what is in memory into a file in the folder, and what comes later goes there, too.
-func (c *changes) spill(dir string) error {
+// spill moves what is in memory into a file in the folder, and what comes later goes there, too. private: encrypted.
+func (c *changes) spill(dir string, private bool) error {
 	f, err := os.CreateTemp(dir, "freshet-spill-*")
 	if err != nil {
 		return spillError(err)
 	}
 	_ = os.Remove(f.Name()) // it lives as long as it is open
-	c.file, c.out = f, bufio.NewWriterSize(f, 64<<10)
+	var to io.Writer = f
+	if private {
+		key := make([]byte, 32)
+		_, _ = rand.Read(key) // it ends the process where there is no randomness
+		if c.block, err = aes.NewCipher(key); err != nil {
+			return spillError(err)
+		}
+		to = cipher.StreamWriter{S: c.stream(), W: f}
+	}
+	c.file, c.out = f, bufio.NewWriterSize(to, 64<<10)
 	for _, block := range c.blocks {
 		if _, err := c.out.Write(block); err != nil {
 			return spillError(err)
@@ -75,6 +88,9 @@ func (c *changes) spill(dir string) error {
 	c.blocks, c.held = nil, 0
 	return nil
 }
+
+// stream encrypts the file, or decrypts it, from its beginning on. A key is for one file, so that it begins at zero.
+func (c *changes) stream() cipher.Stream { return cipher.NewCTR(c.block, make([]byte, aes.BlockSize)) }
 
 // drop gives up memory and file.
 func (c *changes) drop() {
@@ -101,7 +117,10 @@ func (c *changes) read() (*changesReader, error) {
 	if err := c.out.Flush(); err != nil {
 		return nil, spillError(err)
 	}
-	whole := io.NewSectionReader(c.file, 0, math.MaxInt64) // several may read
+	var whole io.Reader = io.NewSectionReader(c.file, 0, math.MaxInt64) // several may read
+	if c.block != nil {
+		whole = cipher.StreamReader{S: c.stream(), R: whole}
+	}
 	return &changesReader{in: bufio.NewReaderSize(whole, 256<<10)}, nil
 }
 

@@ -131,6 +131,7 @@ func (s *stream) release(a arrival) {
 // read is the reader goroutine. It returns why it ended.
 func (s *stream) read(ctx context.Context) error {
 	a := newAssembler(s.o.MemoryBytes/2, s.o.SpillDir)
+	a.private = s.o.Types.Hidden != nil
 	defer a.drop()
 	for {
 		m, err := s.link.Frontend.Receive()

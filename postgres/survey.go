@@ -21,6 +21,7 @@ type Survey struct {
 // Surveyed is a table that a Source would read, or could.
 type Surveyed struct {
 	Schema, Name string
+	Columns      []string // as its Delta table would call them
 	Key          []string // the columns by which rows are told apart; nil: by all of them
 	Rows         int64    // as the server estimates them; -1: it has not yet
 	Bytes        int64    // of its rows on the server's disk
@@ -41,7 +42,11 @@ func Look(ctx context.Context, address string, options *Options) (*Survey, error
 	}
 	s := &Survey{Server: "PostgreSQL " + conn.ParameterStatus("server_version"), Findings: f.check(&o)}
 	for _, t := range f.tables {
-		s.Tables = append(s.Tables, Surveyed{Schema: t.Schema, Name: t.Name, Key: t.rowKey(), Rows: t.Rows, Bytes: t.Pages * 8192,
+		var columns []string
+		for _, c := range t.Columns {
+			columns = append(columns, columnName(c.Name))
+		}
+		s.Tables = append(s.Tables, Surveyed{Schema: t.Schema, Name: t.Name, Columns: columns, Key: t.rowKey(), Rows: t.Rows, Bytes: t.Pages * 8192,
 			LeftOut: f.leftOut(&o, t)})
 	}
 	return s, nil

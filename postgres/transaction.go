@@ -61,6 +61,7 @@ type assembler struct {
 	held    int64                   // bytes in memory of all that are not committed
 	most    int64                   // of them, before the largest is spilled
 	dir     string
+	private bool // what is spilled is encrypted
 }
 
 func newAssembler(memoryBytes int64, dir string) *assembler {
@@ -175,7 +176,7 @@ func (a *assembler) spill() error {
 		}
 	}
 	a.held -= largest.held
-	return largest.spill(a.dir)
+	return largest.spill(a.dir, a.private)
 }
 
 // drop gives up all that is not committed.

@@ -54,6 +54,8 @@ type Types struct {
 	Beyond string
 	// Columns are exceptions, by "schema.table.column": AsText keeps the text that the server writes.
 	Columns map[string]string
+	// Hidden says what is hidden of a column: of a table, "public.orders", the column as its Delta table calls it. nil: nothing is.
+	Hidden func(table, column string) Hiding
 }
 
 // What Types may say.

@@ -3,16 +3,15 @@ package quality
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"hash/maphash"
 	"math"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/freshet-io/freshet/internal/pgtext"
 )
 
 // reader reads rows of either side: their keys as text, and hashes of their values, which are the same for the same values. One
@@ -78,7 +77,7 @@ func (r *reader) keyOf(row int) (key []string, ok bool, err error) {
 		if column.IsNull(row) {
 			return key, false, nil
 		}
-		if key[i], err = text(column, row); err != nil {
+		if key[i], err = pgtext.Of(column, row); err != nil {
 			return nil, false, fmt.Errorf("column %s of the key: %w", r.keys[i], err)
 		}
 	}
@@ -102,7 +101,7 @@ func (r *reader) values(row int) []string {
 	all := make([]string, len(r.columns))
 	for i, column := range r.columns {
 		var err error
-		if all[i], err = text(column, row); err != nil || column.IsNull(row) {
+		if all[i], err = pgtext.Of(column, row); err != nil || column.IsNull(row) {
 			all[i] = strings.Clone(column.ValueStr(row))
 		}
 		if column.IsNull(row) {
@@ -129,7 +128,7 @@ func (r *reader) choose(keys arrow.RecordBatch, covers func(key []string) bool) 
 }
 
 // KeyText is a value of a key as PostgreSQL writes it. Errors: a type that keys cannot have.
-func KeyText(column arrow.Array, row int) (string, error) { return text(column, row) }
+func KeyText(column arrow.Array, row int) (string, error) { return pgtext.Of(column, row) }
 
 // Same reports whether two values are the same, of arrays of one type. Errors: a type whose values cannot be compared.
 func Same(a arrow.Array, i int, b arrow.Array, j int) (bool, error) {
@@ -265,47 +264,4 @@ func appendNested(b []byte, column arrow.Array, row int) (_ []byte, err error) {
 		return b, err
 	}
 	return b, fmt.Errorf("found the type %s, which cannot be compared", column.DataType())
-}
-
-// text is a value of a key as PostgreSQL writes it with our settings.
-func text(column arrow.Array, row int) (string, error) {
-	switch c := column.(type) {
-	case *array.Boolean:
-		return strconv.FormatBool(c.Value(row))[:1], nil
-	case *array.Date32:
-		return moment(c.Value(row).ToTime(), "2006-01-02"), nil
-	case *array.Timestamp:
-		zone := ""
-		if c.DataType().(*arrow.TimestampType).TimeZone != "" {
-			zone = "+00"
-		}
-		return moment(c.Value(row).ToTime(arrow.Microsecond), "2006-01-02 15:04:05.999999"+zone), nil
-	case *array.Binary:
-		return `\x` + hex.EncodeToString(c.Value(row)), nil
-	case *array.Float32:
-		return number(float64(c.Value(row)), 32), nil
-	case *array.Float64:
-		return number(c.Value(row), 64), nil
-	case *array.Int16, *array.Int32, *array.Int64, *array.String, *array.Decimal128:
-		return c.ValueStr(row), nil
-	}
-	return "", fmt.Errorf("found the type %s, which keys cannot have here", column.DataType())
-}
-
-// moment writes a time; years before 1 are those before our era.
-func moment(t time.Time, layout string) string {
-	if t.Year() > 0 {
-		return t.Format(layout)
-	}
-	return t.AddDate(2*(1-t.Year())-1, 0, 0).Format(layout) + " BC"
-}
-
-func number(v float64, bits int) string {
-	switch {
-	case math.IsInf(v, 1):
-		return "Infinity"
-	case math.IsInf(v, -1):
-		return "-Infinity"
-	}
-	return strconv.FormatFloat(v, 'g', -1, bits)
 }

@@ -105,11 +105,16 @@ func (b *Builder) build(ctx context.Context, p *Pipeline, obs freshet.Observer, 
 		return nil, err
 	}
 	t := p.Target.Delta
+	var stepsOf func(table string) ([]freshet.Step, error)
+	if p.hides() {
+		stepsOf = p.stepsOf
+	}
 	return &freshet.Pipeline{
-		Name:   p.FullName(),
-		Source: source,
-		Steps:  steps,
-		Target: b.target(ctx, p, obs, how, keyOf),
+		Name:    p.FullName(),
+		Source:  source,
+		Steps:   steps,
+		StepsOf: stepsOf,
+		Target:  b.target(ctx, p, obs, how, keyOf),
 		Options: freshet.Options{
 			Every:           t.Commit.Every,
 			MaxRows:         t.Commit.MaxRows,
@@ -202,6 +207,15 @@ func (p *Pipeline) steps() ([]freshet.Step, error) {
 	return steps, nil
 }
 
+// stepsOf are the steps of a table: before all else what hides its columns.
+func (p *Pipeline) stepsOf(table string) ([]freshet.Step, error) {
+	steps, err := p.steps()
+	if mask := p.maskStep(p.sourcesOf(table)); mask != nil {
+		steps = append([]freshet.Step{mask}, steps...)
+	}
+	return steps, err
+}
+
 func (s Step) build() (freshet.Step, error) {
 	var columns []transform.Column
 	for _, d := range s.Derive {
@@ -266,7 +280,11 @@ func (p *Pipeline) tables(open lake.Opener, opts *lake.TargetOptions) replayer {
 // group are the pipeline's tables with their change logs, which it has.
 func (p *Pipeline) group(open lake.Opener, opts *lake.TargetOptions) *lake.Group {
 	main := lake.NewTarget(open, p.App, opts)
-	log := lake.NewTarget(open, p.App, lake.ChangeLogOptions(opts))
+	beside := lake.ChangeLogOptions(opts)
+	if len(p.Target.Overrides) > 0 {
+		beside.Of = func(log string, o *lake.TargetOptions) { o.Masks = p.masksOf(p.sourcesOf(p.ofChangeLog(log))) }
+	}
+	log := lake.NewTarget(open, p.App, beside)
 	return lake.NewGroup(main, lake.Beside{Target: log, Name: p.changeLogOf})
 }
 
@@ -294,6 +312,9 @@ func (b *Builder) targetOptions(p *Pipeline, obs freshet.Observer) *lake.TargetO
 	}
 	for _, prop := range t.Properties {
 		opts.Properties[prop.Name] = prop.Value
+	}
+	if len(p.Target.Overrides) > 0 {
+		opts.Of = p.override
 	}
 	return opts
 }
@@ -448,7 +469,7 @@ func (b *Builder) kafkaSource(p *Pipeline, obs freshet.Observer, how reading) (f
 // key, where they are changes.
 func (p *Pipeline) keepsRecords() bool {
 	k := p.Source.Kafka
-	return p.Days.Keep > 0 || len(p.Steps) > 0 || len(k.Metadata) > 0 || p.sourceSchema() != nil ||
+	return p.Days.Keep > 0 || len(p.Steps) > 0 || p.hides() || len(k.Metadata) > 0 || p.sourceSchema() != nil ||
 		k.tellsChanges() && p.Target.Delta.keyed()
 }
 

@@ -135,6 +135,15 @@ func (p *Pipeline) changeLogOf(table string) string {
 	return p.fill(p.Target.Delta.ChangeLog.Value, p.topicOf(table))
 }
 
+// ofChangeLog is the table whose change log has this name.
+func (p *Pipeline) ofChangeLog(log string) string {
+	before, after, many := strings.Cut(p.Target.Delta.ChangeLog.Value, p.hole())
+	if !many {
+		return p.TargetTable()
+	}
+	return p.fill(p.TargetTable(), strings.TrimSuffix(strings.TrimPrefix(log, before), after))
+}
+
 // Writes reports whether a table is one that the pipeline writes, as far as its file tells, and whether that is one of many.
 func (p *Pipeline) Writes(table string) (is, many bool) {
 	before, after, many := strings.Cut(p.TargetTable(), p.hole())

@@ -53,6 +53,7 @@ func (p *Pipeline) check(r *reader) {
 	if p.Target.Delta != nil {
 		p.checkTarget(r)
 	}
+	p.checkOverrides(r)
 	p.checkCuts(r)
 	p.checkVerification(r)
 	p.checkColumns(r)
@@ -357,6 +358,7 @@ func (p *Pipeline) checkSteps(r *reader) {
 	if p.columnsKnown() {
 		w.schema, w.broken = p.stepSchema()
 	}
+	p.hideColumns(&w)
 	for _, s := range p.Steps {
 		for _, part := range s.parts() {
 			w.check(part)

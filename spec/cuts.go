@@ -128,6 +128,10 @@ func (p *Pipeline) plan() string {
 	if t.hasLog() {
 		fmt.Fprintf(h, " %q", t.ChangeLog.Value)
 	}
+	for i := range p.Target.Overrides {
+		o := &p.Target.Overrides[i]
+		fmt.Fprintf(h, " of %q %q %q %q", o.Match.Value, texts(o.SequenceBy), o.Deletes, texts(o.PartitionBy))
+	}
 	if p.Days.Zone != "" {
 		fmt.Fprintf(h, " zone %q", p.Days.Zone)
 	}

@@ -26,17 +26,12 @@ func (t *Delta) gathers() bool { return t.keyed() || t.Dedupe != nil }
 func (p *Pipeline) checkKey(r *reader) {
 	t := p.Target.Delta
 	checkTwice(r, "key column", t.Key)
-	checkTwice(r, "sequence column", t.SequenceBy)
 	switch {
-	case t.Mode == "mirror" && len(t.SequenceBy) > 0:
-		r.add(t.SequenceBy[0].at.where, freshet.CodeBadValue, "write mode: upsert for an order by columns",
-			"sequence_by: mode mirror takes changes in the order of the source")
 	case !t.keyed() && len(t.Key) > 0:
 		r.add(t.Key[0].at.where, freshet.CodeBadValue, "write mode: upsert, or leave the key out",
 			"key: mode append adds every record, and looks at no key")
-	case !t.keyed() && len(t.SequenceBy) > 0:
-		r.add(t.SequenceBy[0].at.where, freshet.CodeBadValue, "write mode: upsert, or leave it out",
-			"sequence_by: mode append adds every record, in any order")
+	case len(t.SequenceBy) > 0:
+		t.checkSequence(r)
 	}
 	p.checkKeys(r)
 	p.checkKeyless(r)

@@ -55,13 +55,13 @@ func Parse(project *Project, name string, data []byte, opts *LoadOptions) (*Pipe
 	if err != nil {
 		return nil, Findings{asFinding(err)}
 	}
-	p := &Pipeline{File: name, Project: project}
+	p := &Pipeline{File: name, Project: project, origins: &origins{}}
 	return p, p.take(root, opts)
 }
 
 // Compose makes a pipeline of settings alone. Otherwise as Load.
 func Compose(project *Project, opts *LoadOptions) (*Pipeline, error) {
-	p := &Pipeline{Project: project}
+	p := &Pipeline{Project: project, origins: &origins{}}
 	return p, p.take(&node{kind: mapping}, opts)
 }
 

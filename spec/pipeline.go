@@ -24,6 +24,8 @@ type Pipeline struct {
 	Verification Verification
 	Project      *Project // never nil
 
+	origins *origins // never nil
+
 	at places
 }
 
@@ -55,7 +57,8 @@ type Step struct {
 
 // Target is where changes end.
 type Target struct {
-	Delta *Delta
+	Delta     *Delta
+	Overrides []Override
 }
 
 // Delta is a Delta table, or several.
@@ -200,7 +203,7 @@ func (s *Step) object() object {
 				is: listOf(&s.Select, expression)},
 			{name: "sql", later: "use derive, filter and select"},
 			{name: "dedupe", later: "use target.delta.dedupe"},
-			{name: "mask", later: "use derive with sha256(column)"},
+			{name: "mask", later: "write it under target: overrides: [{match: \"*\", columns: {email: {mask: sha256, salt: …}}}]"},
 		}}
 }
 
@@ -225,7 +228,8 @@ func (t *Target) shape() shape {
 			{name: "webhook", later: laterPart},
 			{name: "http", later: laterPart},
 			{name: "files", later: laterPart},
-			{name: "overrides", later: "write one pipeline file a table"},
+			{name: "overrides", doc: "What is other for some of the tables; the last that matches has the last word.",
+				is: listOf(&t.Overrides, (*Override).shape)},
 		}}
 }
 

@@ -111,7 +111,7 @@ func (p *Pipeline) postgresOptions() *postgres.Options {
 			NoFill: s.History.Added == "null" || !p.takesRowsAgain()},
 		DDL: s.DDL.policies(), TableDDL: map[string]postgres.DDL{}, MemoryBytes: s.Memory,
 		SpillDir: p.Project.path(s.SpillDir.Value), LogDisk: s.LogDisk,
-		Types: postgres.Types{Numeric: s.Numeric, Beyond: s.Beyond, Columns: map[string]string{}}, Table: p.tableOf}
+		Types: postgres.Types{Numeric: s.Numeric, Beyond: s.Beyond, Columns: map[string]string{}, Hidden: p.hidden()}, Table: p.tableOf}
 	for _, c := range s.AsText {
 		o.Types.Columns[c.Value] = postgres.AsText
 	}
@@ -188,7 +188,9 @@ var notInTable = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 // tableOf is the target's table for a table of the source.
 func (p *Pipeline) tableOf(schema, name string) string {
 	clean := func(s string) string { return notInTable.ReplaceAllString(s, "_") }
-	return strings.NewReplacer("{schema}", clean(schema), "{table}", clean(name)).Replace(p.TargetTable())
+	table := strings.NewReplacer("{schema}", clean(schema), "{table}", clean(name)).Replace(p.TargetTable())
+	p.origins.note(table, schema+"."+name)
+	return table
 }
 
 // mayRead reports whether a table that the pipeline reads may have this in the name of its Delta table in the place of {schema} and
@@ -254,7 +256,16 @@ func (p *Pipeline) CheckSource(ctx context.Context) ([]postgres.Finding, error) 
 	if p.Source.Postgres == nil {
 		return nil, nil
 	}
-	return postgres.Check(ctx, p.Source.Postgres.URL.Reveal(), p.postgresOptions())
+	s, err := postgres.Look(ctx, p.Source.Postgres.URL.Reveal(), p.postgresOptions())
+	if err != nil {
+		return nil, err
+	}
+	found := append(s.Findings, p.checkOverridesOn(s.Tables)...)
+	rank := []postgres.Severity{postgres.Blocks, postgres.Warns, postgres.Notes}
+	slices.SortStableFunc(found, func(a, b postgres.Finding) int {
+		return cmp.Compare(slices.Index(rank, a.Severity), slices.Index(rank, b.Severity))
+	})
+	return found, nil
 }
 
 // Slot asks the server what it keeps for the pipeline; nil where it reads no PostgreSQL. Errors: those of postgres.ReadSlot.

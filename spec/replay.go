@@ -13,6 +13,7 @@ import (
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/delta"
+	"github.com/freshet-io/freshet/internal/format"
 	"github.com/freshet-io/freshet/lake"
 	"github.com/freshet-io/freshet/store"
 )
@@ -37,7 +38,7 @@ func (b *Builder) Replay(ctx context.Context, p *Pipeline, table string,
 	if err != nil {
 		return nil, err
 	}
-	steps, err := p.steps()
+	steps, err := p.stepsOf(table)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func (b *Builder) Replay(ctx context.Context, p *Pipeline, table string,
 		return nil, err
 	}
 	opts := b.targetOptions(p, freshet.Observer{})
-	schema, err := p.decoded(ctx, st, steps, lake.FilledColumns(opts))
+	schema, err := p.decoded(ctx, table, st, steps, lake.FilledColumns(opts))
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func (b *Builder) Replay(ctx context.Context, p *Pipeline, table string,
 	if err := target.Open(ctx); err != nil {
 		return nil, err
 	}
-	done, err := target.Replay(ctx, table, filter, again.Retake)
+	done, err := target.Replay(ctx, table, filter, p.unsealing(again.Retake))
 	if closed := target.Close(context.WithoutCancel(ctx)); err == nil {
 		err = closed
 	}
@@ -67,7 +68,7 @@ func (b *Builder) Replay(ctx context.Context, p *Pipeline, table string,
 
 // decoded are the columns that the format is to decode: those of the file, or those of the table that reach
 // it unchanged and that the target does not fill.
-func (p *Pipeline) decoded(ctx context.Context, st store.Store, steps []freshet.Step, filled []arrow.Field) (
+func (p *Pipeline) decoded(ctx context.Context, table string, st store.Store, steps []freshet.Step, filled []arrow.Field) (
 	*arrow.Schema, error) {
 	if p.Source.Kafka.Format == "raw" || p.sourceSchema() != nil {
 		fields, _ := p.decodedFields()
@@ -86,8 +87,12 @@ func (p *Pipeline) decoded(ctx context.Context, st store.Store, steps []freshet.
 		meta[strings.ToLower(f.Name)] = true
 	}
 	var fields []arrow.Field
+	hidden := p.rulesOf(p.sourcesOf(table))
 	for _, f := range snap.Schema().Arrow().Fields() {
 		name, ok := origin(steps, f.Name)
+		if p.Source.Schema.NewFields != string(format.Add) && hidden.index(f.Name) >= 0 { // else it is inferred anew
+			name, ok = f.Name, true
+		}
 		if low := strings.ToLower(name); ok && !meta[low] {
 			meta[low] = true // two columns may come from one
 			f.Name = name

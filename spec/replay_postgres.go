@@ -411,6 +411,9 @@ func (r *retaker) ask(ctx context.Context, b *freshet.Batch) (*rowsNow, error) {
 			return err
 		}
 		for row, key := range found {
+			if _, asked := now.of[joinKey(key)]; !asked { // where the key is masked all rows come
+				continue
+			}
 			delete(now.of, joinKey(key))
 			if !rows.Rejected[row] {
 				now.joins = append(now.joins, joinKey(key))

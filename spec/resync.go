@@ -233,6 +233,7 @@ func (b *Builder) load(ctx context.Context, p *Pipeline, r *resyncing, o *Resync
 	if err := r.learn(ctx, p); err != nil {
 		return nil, err
 	}
+	r.Masks = p.masksOf(p.sourcesOf(r.Name))
 	if err := r.Prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -281,6 +282,12 @@ func (b *Builder) copyTarget(ctx context.Context, p *Pipeline, r *resyncing, obs
 	opts.Key.Tombstones.Table = func(string) string { return tombstones(r.Name) }
 	opts.Key.Of = r.keyOf(p)
 	opts.ManyOrigins, opts.Upkeep, opts.PartitionBy = p.manyOrigins(), nil, nil
+	if opts.Of != nil {
+		opts.Of = func(_ string, o *lake.TargetOptions) { // the copy is partitioned as the table is
+			p.override(r.Name, o)
+			o.PartitionBy = nil
+		}
+	}
 	open := func(table string) (store.Store, error) { return p.Project.OpenTable(ctx, table) }
 	return lake.NewTarget(open, p.App, opts)
 }

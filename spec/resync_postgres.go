@@ -51,6 +51,7 @@ func (r *resyncing) learn(ctx context.Context, p *Pipeline) error {
 		return err
 	}
 	s.Tables, r.key = []Text{{Value: found.Schema + "." + found.Name}}, found.Key
+	p.origins.note(r.Name, found.Schema+"."+found.Name)
 	return nil
 }
 

@@ -23,6 +23,7 @@ type Verified struct {
 	// Filling are columns that were not compared: rows are still being read again for them, since they were added.
 	Filling []string
 	Alike   bool // it has no key, and rows that differ are not mended one by one: it has to be loaded again
+	Veiled  bool // its key is masked, and neither are they: nobody can ask the source for a key that the table has
 	*quality.Result
 }
 
@@ -91,7 +92,7 @@ func (p *Pipeline) Verify(ctx context.Context, o *VerifyOptions, each func(*Veri
 
 // Remedy is the command that makes the table equal its source.
 func (p *Pipeline) Remedy(v *Verified) string {
-	if v.Alike {
+	if v.Alike || v.Veiled {
 		return fmt.Sprintf("freshet pipeline resync %s --table %s", p.FullName(), v.Table)
 	}
 	return fmt.Sprintf("freshet verify %s --table %s --repair", p.FullName(), v.Table)
@@ -145,7 +146,7 @@ func (p *Pipeline) verify(ctx context.Context, originals *postgres.Originals, of
 	}
 	original.LeaveOut(compared.LeftOut())
 	how := o.Options
-	if o.Repair && len(original.Key()) > 0 {
+	if o.Repair && len(original.Key()) > 0 && !original.Veiled() {
 		how.Mend = func(ctx context.Context, wrong []quality.Difference) error {
 			keys, several := mendKeys(wrong)
 			if err := compared.TakeOut(ctx, several); err != nil {
@@ -164,7 +165,7 @@ func (p *Pipeline) verify(ctx context.Context, originals *postgres.Originals, of
 		return nil, err
 	}
 	return &Verified{Table: table, Source: of[0] + "." + of[1], At: originals.Lane().Position(result.View.Position),
-		Filling: compared.LeftOut(), Alike: len(original.Key()) == 0, Result: result}, nil
+		Filling: compared.LeftOut(), Alike: len(original.Key()) == 0, Veiled: original.Veiled(), Result: result}, nil
 }
 
 // mendKeys are the keys of differences as the source takes them, and those of which the table has several rows.

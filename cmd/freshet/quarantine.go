@@ -289,7 +289,7 @@ func (c *cli) quarantineShow() *cobra.Command {
 		Aliases: []string{"describe"},
 		Short:   "One record in quarantine, with its payload",
 		Long: `Print one record in quarantine with all that is known of it. --raw prints its payload alone, byte for byte. IDs are as
-the list has them.`,
+the list has them. Where columns of the table are masked, records are sealed: the pipeline's FILE, with the salt, opens them.`,
 		Example: `  freshet quarantine show bronze.orders 'orders[3]@1042'
   freshet quarantine show bronze.orders 'orders[3]@1042' --raw | jq .`,
 		Args: args(2, 2, "TABLE or FILE, and one ID"),
@@ -301,6 +301,9 @@ the list has them.`,
 			}
 			e, err := q.GetOf(cmd.Context(), of.Table, args[1])
 			if err != nil {
+				return err
+			}
+			if e, err = c.unsealed(args[0], e); err != nil {
 				return err
 			}
 			if raw {
@@ -324,6 +327,18 @@ the list has them.`,
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the payload alone, byte for byte")
 	c.outputFlag(cmd, &output)
 	return cmd
+}
+
+// unsealed is the entry with its record as it came, if the name is that of a pipeline, which can open it.
+func (c *cli) unsealed(name string, e *lake.Entry) (*lake.Entry, error) {
+	if !c.meansPipeline(name) {
+		return e, nil
+	}
+	pipelines, err := c.load([]string{name}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return pipelines[0].Unsealed(e)
 }
 
 // payloadText is a payload as a person can read it: quoted where it is no text.

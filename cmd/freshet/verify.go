@@ -95,8 +95,8 @@ func (c *cli) verify(ctx context.Context, p *spec.Pipeline, o *spec.VerifyOption
 		records = append(records, verifiedRecord(v))
 		if output == "table" {
 			c.printVerified(v)
-			if v.Alike && o.Repair && !v.Equal() {
-				fmt.Fprintf(c.out, "    rows of a table without a key are not mended one by one; %s loads it again\n", p.Remedy(v))
+			if (v.Alike || v.Veiled) && o.Repair && !v.Equal() {
+				fmt.Fprintf(c.out, "    rows of a table without a key, or with a masked one, are not mended one by one; %s loads it again\n", p.Remedy(v))
 			}
 		}
 		return nil
