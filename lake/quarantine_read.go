@@ -91,6 +91,20 @@ func OpenQuarantine(ctx context.Context, st store.Store, engine string) (*Quaran
 	return &Quarantine{q}, nil
 }
 
+// IsQuarantine reports whether the table at the root of st is a quarantine table; false when there is none. Errors: as those of the table.
+func IsQuarantine(ctx context.Context, st store.Store) (bool, error) {
+	snap, err := newQuarantine(st.URL(), st, "").look(ctx)
+	if snap == nil || err != nil {
+		return false, err
+	}
+	for _, name := range strings.Split(quarantineStats, ",") {
+		if f, _ := snap.Schema().Lookup(name); f == nil {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // Entries yields the entries that the filter chooses, in no order. Errors: a Filter.IDs that is no id;
 // ErrCorrupt and others of the table.
 func (q *Quarantine) Entries(ctx context.Context, filter *Filter) iter.Seq2[*Entry, error] {

@@ -82,7 +82,18 @@ func (c *cli) openQuarantine(ctx context.Context, name string, filter *lake.Filt
 	if err != nil {
 		return nil, err
 	}
-	return lake.OpenQuarantine(ctx, st, engineInfo())
+	q, err := lake.OpenQuarantine(ctx, st, engineInfo())
+	var fault *freshet.Error
+	if quarantine == table || !errors.As(err, &fault) || fault.Code != freshet.CodeNoTable {
+		return q, err
+	}
+	if st, e := project.OpenTable(ctx, table); e == nil { // it may be a quarantine table of any name
+		if is, e := lake.IsQuarantine(ctx, st); e == nil && is {
+			filter.Table = ""
+			return lake.OpenQuarantine(ctx, st, engineInfo())
+		}
+	}
+	return nil, err
 }
 
 // findQuarantine tells where the quarantine of a name is: of a pipeline, of a quarantine table, of a
