@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -144,6 +145,9 @@ func waitRows(ts *testscript.TestScript, _ bool, args []string) {
 	waitFor(ts, func() (bool, string) {
 		n := int64(0)
 		d, err := delta.Open(context.Background(), st, nil)
+		if errors.Is(err, delta.ErrNoTable) {
+			return false, "no table"
+		}
 		ts.Check(err)
 		snap, err := d.Snapshot(context.Background())
 		ts.Check(err)
