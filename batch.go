@@ -70,6 +70,10 @@ type Batch struct {
 	// More says that the origin's moment at which this batch ends is shown only with the source's next batch, of whatever
 	// table: nothing is committed in between unless it must be, and then no cut is recorded.
 	More bool
+	// Level says that with this batch, and those before it, each table that the source reads the lane for has all up to Last: of one of
+	// which no batch came, nothing has changed up to there. It is not said while a table is to be read again (Rewind), nor in a batch
+	// that was read before that was asked for. A source that says it asks Downstream from the goroutine that calls it alone.
+	Level bool
 
 	// Late is the first day that was over when rows of it came: the pipe sets it, where days are opened again. 0: none.
 	Late Day

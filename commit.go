@@ -16,6 +16,7 @@ type group struct {
 	gens    map[string]int      // by table, see writer.gens
 	reach   map[string]Progress // by table: where its lanes are once all commits have landed
 	left    []laneKey           // lanes that are no longer ours
+	quiet   []Quiet             // where nothing came
 	torn    bool                // it ends within a moment of the origin: no cut is recorded
 	look    bool                // there may be a cut to record though nothing is committed
 	opens   Day                 // the day that begins behind the group; 0: it ends anywhere
@@ -138,11 +139,18 @@ func (c *committer) landed(ctx context.Context, done Committed, start time.Time,
 	c.cuts.landed(done, s)
 }
 
-// end has a cut recorded behind the group. What is idle of it has landed with that; without a cut it runs.
+// end has a cut recorded behind the group. What is idle of it has landed with that; without a cut it runs. What is quiet counts with
+// a cut alone.
 func (c *committer) end(ctx context.Context, g group, idle []IdleCommit) (end result) {
 	if !c.failed {
-		end.cut, end.err = c.cuts.cut(ctx, g, idle)
+		var recorded *Recorded
+		recorded, end.err = c.cuts.cut(ctx, g, idle)
 		c.failed = end.err != nil
+		if end.cut = recorded != nil; end.cut {
+			for _, q := range recorded.Quiet {
+				c.ack(ctx, q.Table, Progress{q.Lane: q.Last})
+			}
+		}
 	}
 	for _, one := range idle {
 		if !end.cut {

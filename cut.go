@@ -11,9 +11,9 @@ type Cutter interface {
 	Target
 
 	// Cut records a cut, if the tables allow one now. It is called by the goroutine that runs commits, when all that
-	// was sealed has landed. It reports false when the tables are not level, so that nothing could be recorded: it is
+	// was sealed has landed. It returns nil when the tables are not level, so that nothing could be recorded: it is
 	// called again after the next commits. Outages are retried inside for as long as ctx lasts.
-	Cut(ctx context.Context, m Moment) (recorded bool, err error)
+	Cut(ctx context.Context, m Moment) (*Recorded, error)
 
 	// OpenDay is the Opens of the newest cut that has one; 0 when none has.
 	OpenDay(ctx context.Context) (Day, error)
@@ -31,6 +31,20 @@ type Moment struct {
 	// Idle are commits that move nothing but progress. They have not run: a cut that is recorded stands behind them, and says
 	// of their tables that they hold as much, so that they need not.
 	Idle []IdleCommit
+	// Quiet are stretches of lanes in which nothing came for a table: where that is in the cut, this says that it holds as much.
+	Quiet []Quiet
+}
+
+// Quiet says of a table that nothing comes for it of a lane in (After, Last], and that all before was sealed.
+type Quiet struct {
+	Table       string
+	Lane        Lane
+	After, Last int64
+}
+
+// Recorded tells of a cut that was recorded, now or before.
+type Recorded struct {
+	Quiet []Quiet // of those of the Moment, which it says of their tables: all but those that it leaves out
 }
 
 // IdleCommit is a Commit that may move nothing but progress.
@@ -141,10 +155,10 @@ func (c *cutter) idle(of Commit) bool {
 }
 
 // cut records a cut if there may be one to record, and all tables are level once what is idle has run, which it then need
-// not.
-func (c *cutter) cut(ctx context.Context, g group, idle []IdleCommit) (recorded bool, err error) {
+// not. nil: none is recorded.
+func (c *cutter) cut(ctx context.Context, g group, idle []IdleCommit) (recorded *Recorded, err error) {
 	if c.to == nil || g.torn || len(g.commits) == 0 && g.opens == 0 && !g.look {
-		return false, nil
+		return nil, nil
 	}
 	waits := map[string]Progress{}
 	for _, i := range idle {
@@ -152,9 +166,9 @@ func (c *cutter) cut(ctx context.Context, g group, idle []IdleCommit) (recorded 
 		c.debts.pay(i.Table(), waits[i.Table()])
 	}
 	if len(c.debts) == 0 {
-		recorded, err = c.to.Cut(ctx, Moment{Newest: c.newest, Opens: g.opens, Lanes: g.lanes, Idle: idle})
+		recorded, err = c.to.Cut(ctx, Moment{Newest: c.newest, Opens: g.opens, Lanes: g.lanes, Idle: idle, Quiet: g.quiet})
 	}
-	if !recorded {
+	if recorded == nil {
 		c.debts.owe(waits)
 	}
 	if err != nil && ctx.Err() != nil {

@@ -31,21 +31,22 @@ type cut struct {
 	opens  freshet.Day
 	lanes  map[string][]freshet.Lane
 	newest time.Time
+	quiet  []freshet.Quiet
 }
 
-func (c *cutting) Cut(_ context.Context, m freshet.Moment) (bool, error) {
+func (c *cutting) Cut(_ context.Context, m freshet.Moment) (*freshet.Recorded, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fail != nil {
-		return false, c.fail
+		return nil, c.fail
 	}
-	made := cut{rows: map[string]int{}, opens: m.Opens, lanes: m.Lanes, newest: m.Newest}
+	made := cut{rows: map[string]int{}, opens: m.Opens, lanes: m.Lanes, newest: m.Newest, quiet: m.Quiet}
 	for _, name := range c.names {
 		made.rows[name] = len(c.tables.Rows(name))
 	}
 	c.cuts = append(c.cuts, made)
 	c.open = max(c.open, m.Opens)
-	return true, nil
+	return &freshet.Recorded{Quiet: m.Quiet}, nil
 }
 
 func (c *cutting) OpenDay(context.Context) (freshet.Day, error) {

@@ -22,6 +22,7 @@ type ask struct {
 	progress Progress      // to own
 	lanes    []Lane        // to give up
 	gone     bool          // they are another process's from now on
+	behind   int64         // what was queued before: where lanes to give up are ours, it is written first
 	done     chan struct{} // closed when it is done
 }
 
@@ -163,7 +164,7 @@ func (d downstream) Resume(ctx context.Context, table string, lanes []Lane) (Pro
 		return nil, err
 	}
 	defer func() { <-d.resuming }()
-	if err := d.put(ctx, ask{table: table, lanes: lanes}); err != nil {
+	if err := d.put(ctx, ask{table: table, lanes: lanes, behind: d.queued.Load()}); err != nil {
 		return nil, err
 	}
 	return d.own(ctx, table, "read the progress of "+table, func() (Progress, error) {

@@ -3,6 +3,7 @@ package freshet
 import (
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -24,11 +25,40 @@ type laneState struct {
 	dirty bool  // something of it is written and not sealed
 	open  bool  // pos is unfinished: the lane's next batch has more of it
 	left  bool  // it is another process's
+	since int64 // so many items of the queue were written when it was resumed
 }
 
-// own lets the lane go on from pos.
-func (l lanes) own(table string, lane Lane, pos int64) {
-	l[laneKey{table, lane}] = &laneState{pos: pos, owned: true, fresh: true}
+// level says that all tables which read a lane have all up to a seq, as the source said.
+type level struct {
+	seq int64
+	at  int64 // with which item of the queue it said so
+}
+
+// own lets the lane go on from pos, once so many items of the queue are written.
+func (l lanes) own(table string, lane Lane, pos, since int64) {
+	l[laneKey{table, lane}] = &laneState{pos: pos, owned: true, fresh: true, since: since}
+}
+
+// quiet are the stretches in which nothing came of lanes that are level: of those that wait to be sealed, or of the others.
+func (l lanes) quiet(levels map[Lane]level, dirty bool) (all []Quiet) {
+	if len(levels) == 0 {
+		return nil
+	}
+	for key, s := range l {
+		to, is := levels[key.lane]
+		if is && s.owned && !s.open && s.dirty == dirty && s.since < to.at && s.pos < to.seq {
+			all = append(all, Quiet{Table: key.table, Lane: key.lane, After: s.pos, Last: to.seq})
+		}
+	}
+	return all
+}
+
+// owned reports whether one of the lanes is ours.
+func (l lanes) owned(table string, of []Lane) bool {
+	return slices.ContainsFunc(of, func(lane Lane) bool {
+		s := l[laneKey{table, lane}]
+		return s != nil && s.owned
+	})
 }
 
 // giveUp drops batches of the lanes from now on. It reports whether something of them waits to be sealed.
@@ -142,6 +172,7 @@ func (l lanes) admit(b *Batch) (bool, error) {
 	case !s.owned || b.Last <= s.pos:
 		return false, nil
 	case b.After > s.pos && s.fresh:
+		s.since = math.MaxInt64 // it lacks rows until it is resumed once more, whatever is said of all tables
 		return false, nil
 	case b.After > s.pos:
 		return false, invariant("table %s: after %s the source delivers what follows %s: records are missing",

@@ -131,6 +131,7 @@ type run struct {
 	results chan result         // commit → write
 	done    chan struct{}       // closed when the write goroutine no longer answers
 	rewinds rewinds             // write → read
+	queued  atomic.Int64        // items that were put into the queue
 
 	began    time.Time
 	answered atomic.Bool // the target has answered what it was asked, whatever it said
@@ -143,7 +144,7 @@ type run struct {
 type item struct {
 	batch  *Batch // nil for the mark
 	size   int64  // what it holds of room
-	rewind int    // of a mark: how many rewinds the source had carried out before
+	rewind int    // how many rewinds the source had carried out before
 }
 
 // all opens both ends, lets the goroutines work, and closes both ends. The caller's goroutine is the read

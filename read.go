@@ -34,7 +34,7 @@ func (r *run) read(ctx context.Context) error {
 		switch {
 		case err == nil:
 			r.observeRead(b, time.Since(start))
-			if !r.enqueue(ctx, b) {
+			if !r.enqueue(ctx, b, rewound) {
 				return nil
 			}
 		case errors.Is(err, io.EOF):
@@ -66,15 +66,17 @@ func (r *run) observeRead(b *Batch, took time.Duration) {
 	}
 }
 
-// enqueue passes the batch on as soon as there is room. It reports whether it did; ctx has ended if not.
-func (r *run) enqueue(ctx context.Context, b *Batch) bool {
-	it := item{batch: b, size: min(max(b.MemoryBytes(), 1), r.opts.QueueBytes)}
+// enqueue passes the batch on as soon as there is room, which was read after so many rewinds. It reports whether it did; ctx has
+// ended if not.
+func (r *run) enqueue(ctx context.Context, b *Batch, rewound int) bool {
+	it := item{batch: b, size: min(max(b.MemoryBytes(), 1), r.opts.QueueBytes), rewind: rewound}
 	if r.room.Acquire(ctx, it.size) != nil {
 		b.Release()
 		return false
 	}
 	select {
 	case r.queue <- it:
+		r.queued.Add(1)
 		return true
 	case <-ctx.Done():
 		b.Release()
@@ -87,6 +89,7 @@ func (r *run) enqueue(ctx context.Context, b *Batch) bool {
 func (r *run) atEnd(ctx, awake context.Context, rewound int) bool {
 	select {
 	case r.queue <- item{rewind: rewound}:
+		r.queued.Add(1)
 	case <-ctx.Done():
 		return true
 	}

@@ -2,6 +2,7 @@ package freshet_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,10 +20,13 @@ type moments struct {
 	down    freshet.Downstream
 	tables  []string
 	rewound chan string
+
+	mu    sync.Mutex
+	acked map[string]int64 // up to where each table is acknowledged
 }
 
 func newMoments(tables ...string) *moments {
-	return &moments{batches: make(chan *freshet.Batch, 16), tables: tables, rewound: make(chan string, 16)}
+	return &moments{batches: make(chan *freshet.Batch, 16), tables: tables, rewound: make(chan string, 16), acked: map[string]int64{}}
 }
 
 // partOf is a batch of n rows of the seq last.
@@ -77,7 +81,19 @@ func (s *moments) Rewind(ctx context.Context, table string) error {
 	return err
 }
 
-func (s *moments) Ack(context.Context, string, freshet.Progress) error { return nil }
+func (s *moments) Ack(_ context.Context, table string, p freshet.Progress) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acked[table] = p[lane0]
+	return nil
+}
+
+// ackedOf is up to where a table is acknowledged.
+func (s *moments) ackedOf(table string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.acked[table]
+}
 
 func (s *moments) Close(context.Context) error { return nil }
 

@@ -21,6 +21,8 @@ const (
 type writer struct {
 	*run
 	lanes    lanes
+	levels   map[Lane]level    // up to where all tables have all of a lane, of those that were resumed before
+	written  int64             // items of the queue, with the present one
 	gens     map[string]int    // by table: how often what was written of it had to be dropped
 	strikes  map[string]int    // by table: how often in a row
 	troubles map[string]string // by table: what failed, until its lanes are read again or given up
@@ -41,7 +43,7 @@ type writer struct {
 }
 
 func newWriter(r *run) *writer {
-	w := &writer{run: r, lanes: lanes{}, gens: map[string]int{}, strikes: map[string]int{},
+	w := &writer{run: r, lanes: lanes{}, levels: map[Lane]level{}, gens: map[string]int{}, strikes: map[string]int{},
 		troubles: map[string]string{}, pending: map[string]span{}, partial: map[string]bool{}, timer: time.NewTimer(time.Hour), first: true,
 		rejects: newRejectWindow(r.opts.StopAbove), days: newDayGate(r.opts.Days)}
 	w.timer.Stop()
@@ -83,7 +85,7 @@ func (w *writer) work(ctx context.Context) error {
 				over, err = w.take(ctx, it)
 			}
 		case a := <-w.asks:
-			err = w.answer(ctx, a)
+			over, err = w.answer(ctx, a)
 		case res := <-w.results:
 			err = w.settle(res)
 		case <-w.timer.C:
@@ -105,8 +107,12 @@ func (w *writer) work(ctx context.Context) error {
 
 // take handles one item of the queue. It reports whether the run is over.
 func (w *writer) take(ctx context.Context, it item) (over bool, err error) {
+	w.written++
 	if it.batch != nil {
 		defer w.room.Release(it.size)
+		if it.batch.Level && it.rewind == w.rewound && w.days == nil { // else a table lacks rows, or is to stand elsewhere
+			w.levels[it.batch.Lane] = level{it.batch.Last, w.written}
+		}
 		return w.write(ctx, it.batch)
 	}
 	if err := w.settleAll(ctx); err != nil || it.rewind != w.rewound {
@@ -244,6 +250,10 @@ func (w *writer) flush(ctx context.Context, g group) error {
 	g.torn = w.more
 	w.due = time.Time{}
 	w.timer.Stop()
+	if err := w.even(ctx); err != nil {
+		return err
+	}
+	g.quiet = w.lanes.quiet(w.levels, false)
 	if len(w.pending) > 0 {
 		commits, err := w.target.Seal(ctx)
 		g.commits, g.spans, g.gens = commits, w.pending, map[string]int{}
@@ -270,6 +280,24 @@ func (w *writer) flush(ctx context.Context, g group) error {
 		return nil
 	}
 	return w.handOver(ctx, g)
+}
+
+// even brings the tables that wait to be sealed up to where all are, since the source said that nothing came for them there: so that
+// they are level behind their commits.
+func (w *writer) even(ctx context.Context) error {
+	for _, q := range w.lanes.quiet(w.levels, true) {
+		key := laneKey{q.Table, q.Lane}
+		if s := w.lanes[key]; !s.owned || !s.dirty {
+			continue // another lane of the table could not be brought there
+		}
+		w.lanes[key].pos = q.Last
+		if _, err := w.target.Write(ctx, &Batch{Table: q.Table, Lane: q.Lane, After: q.After, Last: q.Last}); err != nil {
+			if err := w.lost(ctx, q.Table, "write to "+q.Table, err); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // dropUnfinished drops what was written of tables that are unfinished, and has it read again: it cannot be sealed, and the
@@ -425,18 +453,43 @@ func (w *writer) expectCut() {
 	}
 }
 
-// answer does what Downstream asks for.
-func (w *writer) answer(ctx context.Context, a ask) error {
-	if a.own {
-		for lane, pos := range a.progress {
-			w.lanes.own(a.table, lane, pos)
-			w.days.forget(laneKey{a.table, lane})
+// catchUp writes what was queued before lanes were asked for that are ours: it is not given up with them, since a source that
+// was just asked where they stand goes on behind it. It reports whether the run is over.
+func (w *writer) catchUp(ctx context.Context, a ask) (over bool, err error) {
+	for w.lanes.owned(a.table, a.lanes) && w.written < a.behind && !over && err == nil {
+		select {
+		case it, ok := <-w.queue:
+			if !ok {
+				return false, nil
+			}
+			over, err = w.take(ctx, it)
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
 		}
-		w.more = false // what the source was about to deliver it reads again
-		w.expectCut()
-		close(a.done)
-		return nil
 	}
+	return over, err
+}
+
+// answer does what Downstream asks for. It reports whether the run is over.
+func (w *writer) answer(ctx context.Context, a ask) (over bool, err error) {
+	if !a.own {
+		if over, err = w.catchUp(ctx, a); over || err != nil {
+			return over, err
+		}
+		return false, w.giveUp(ctx, a)
+	}
+	for lane, pos := range a.progress {
+		w.lanes.own(a.table, lane, pos, w.written)
+		w.days.forget(laneKey{a.table, lane})
+	}
+	w.more = false // what the source was about to deliver it reads again
+	w.expectCut()
+	close(a.done)
+	return false, nil
+}
+
+// giveUp commits what was written of the lanes, and drops what comes of them until they are resumed.
+func (w *writer) giveUp(ctx context.Context, a ask) error {
 	if doing, ok := w.troubles[a.table]; ok {
 		w.recovered(doing)
 		delete(w.troubles, a.table)

@@ -261,22 +261,18 @@ func (c *Compared) position(ctx context.Context, snap *delta.Snapshot) (int64, e
 	return at, err
 }
 
-// progress is what the snapshot holds of the lanes, as it says itself or the newest cut, of those that it knows.
+// progress is what the snapshot holds of the lanes, as it says itself or the newest cut that shows it, of those that it knows.
 func (c *Compared) progress(ctx context.Context, snap *delta.Snapshot, lanes []freshet.Lane) (freshet.Progress, error) {
 	f := c.form(snap)
 	p := f.progress(snap, lanes)
 	if c.cuts == nil || len(p) == 0 {
 		return p, nil
 	}
-	cuts, err := c.cuts.look(ctx)
-	if cuts == nil || err != nil {
+	shows, err := c.cuts.shows(ctx, snap)
+	if shows == nil || err != nil {
 		return p, err
 	}
-	newest, err := c.cuts.newest(ctx, cuts)
-	if newest == nil || err != nil {
-		return p, err
-	}
-	more, err := newest.beyond(ctx, snap, f, p)
+	more, err := shows.beyond(ctx, snap, f, p)
 	maps.Copy(p, more)
 	return p, err
 }

@@ -49,6 +49,16 @@ type Cut struct {
 	Lanes      []CutLane  // where every lane stood, by origin and name
 	Tables     []CutTable // by name
 	LeftOut    []string   // tables of the pipeline that it does not show
+	Shown      []CutShown // the newest cut that shows them, of those that one did
+}
+
+// CutShown tells which cut is the newest that shows a table which a later one leaves out: up to there the table holds its lanes,
+// whatever its own progress says.
+type CutShown struct {
+	Name     string
+	Location string
+	ID       string
+	Cut      int64
 }
 
 // CutLane is where a lane stood.
@@ -102,16 +112,16 @@ func (c *Cut) samePlace(o *Cut) bool {
 var _ freshet.Cutter = (*Target)(nil)
 
 // Cut records which versions its tables are at, if they hold the same of each lane.
-func (a *Target) Cut(ctx context.Context, m freshet.Moment) (recorded bool, err error) {
+func (a *Target) Cut(ctx context.Context, m freshet.Moment) (recorded *freshet.Recorded, err error) {
 	if a.cuts == nil {
-		return false, nil
+		return nil, nil
 	}
 	err = a.patient(ctx, "record a cut in "+a.cuts.log.name, func() error {
 		recorded, err = a.cuts.record(ctx, m)
 		return err
 	})
 	if errors.Is(err, freshet.ErrStale) {
-		return false, nil // a table is slow: the next cut leaves it out
+		return nil, nil // a table is slow: the next cut leaves it out
 	}
 	return recorded, explain(a.cuts.log.name, err)
 }

@@ -6,7 +6,6 @@ import (
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/freshettest"
 	"github.com/freshet-io/freshet/lake"
-	"github.com/freshet-io/freshet/store"
 )
 
 // A table to which nothing comes gets no versions: the cut says how far it is, and the next process goes on from there.
@@ -33,7 +32,7 @@ func TestCut_IdleTable_GetsNoVersions(t *testing.T) {
 	}
 	all, err := lake.ReadProgress(t.Context(), w.store("t1"))
 	must(t, err)
-	must(t, lake.AddCuts(t.Context(), w.store("t1"), all, func(lake.CutMarker) (store.Store, error) { return w.store("cuts"), nil }))
+	must(t, lake.AddCuts(t.Context(), w.store("t1"), all, w.cutsOf))
 	for _, l := range all[0].Lanes {
 		if want := lastOf(o, 1); l.Lane == idle && (l.Seq != want || l.Cut == 0 || l.Txn >= want) {
 			t.Errorf("got %+v, want %d by a cut, and less by the txn", l, want)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -37,7 +38,15 @@ var cutSchema = arrow.NewSchema([]arrow.Field{
 		optional("version", arrow.PrimitiveTypes.Int64)), Nullable: true},
 	{Name: "left_out", Type: arrow.ListOfField(arrow.Field{Name: "element", Nullable: true,
 		Type: arrow.BinaryTypes.String}), Nullable: true},
+	{Name: "shown", Type: listOf( // those of left_out that an earlier cut shows, and the newest that does
+		optional("name", arrow.BinaryTypes.String),
+		optional("location", arrow.BinaryTypes.String),
+		optional("id", arrow.BinaryTypes.String),
+		optional("cut", arrow.PrimitiveTypes.Int64)), Nullable: true},
 }, nil)
+
+// cutsOnce is how many of the columns a cuts table has always had.
+const cutsOnce = 9
 
 func listOf(fields ...arrow.Field) arrow.DataType {
 	return arrow.ListOfField(arrow.Field{Name: "element", Nullable: true, Type: arrow.StructOf(fields...)})
@@ -50,11 +59,14 @@ const cutStats = "cut,recorded_at,day,opens_day"
 type cutLog struct {
 	fixedTable
 	app string
+
+	knows sync.Mutex
+	head  *Cut // the newest that was read; nil: none was
 }
 
 func newCutLog(app, name string, st store.Store, engine string) *cutLog {
 	return &cutLog{app: app, fixedTable: fixedTable{companion: companion{name: name, st: st, engine: engine},
-		columns: cutSchema, stats: cutStats, what: "cuts", fix: "name another table in `cuts`",
+		columns: cutSchema, always: cutsOnce, stats: cutStats, what: "cuts", fix: "name another table in `cuts`",
 		description: "versions of tables that together show the source at one moment"}}
 }
 
@@ -64,13 +76,41 @@ func (l *cutLog) newest(ctx context.Context, snap *delta.Snapshot) (*Cut, error)
 	if !ok {
 		return nil, l.foreign(ctx, snap)
 	}
+	l.knows.Lock()
+	defer l.knows.Unlock()
+	if l.head != nil && l.head.Number == n {
+		return l.head, nil
+	}
 	cuts, err := readCuts(ctx, snap, fmt.Sprintf("cut = %d", n))
 	if err != nil || len(cuts) > 0 {
-		return first(cuts), err
+		l.head = first(cuts)
+		return l.head, err
 	}
 	return nil, &freshet.Error{Code: freshet.CodeCorrupt, Class: freshet.ClassFailure, Place: l.name,
 		Msg: fmt.Sprintf("there is no row of cut %d, which is the newest", n),
 		Fix: "restore the table to a version that has it, or name another table in `cuts`"}
+}
+
+// shows is the newest cut that shows a table; nil: none does.
+func (l *cutLog) shows(ctx context.Context, table *delta.Snapshot) (*Cut, error) {
+	cuts, err := l.look(ctx)
+	if cuts == nil || err != nil {
+		return nil, err
+	}
+	head, err := l.newest(ctx, cuts)
+	if head == nil || err != nil {
+		return nil, err
+	}
+	id := table.Metadata().ID
+	if slices.ContainsFunc(head.Tables, func(t CutTable) bool { return t.ID == id }) {
+		return head, nil
+	}
+	i := slices.IndexFunc(head.Shown, func(t CutShown) bool { return t.ID == id })
+	if i < 0 {
+		return nil, nil
+	}
+	shown, err := readCuts(ctx, cuts, fmt.Sprintf("cut = %d", head.Shown[i].Cut))
+	return first(shown), err
 }
 
 // foreign is an error when the table holds cuts, none of which are ours.
@@ -126,6 +166,11 @@ func cutRow(c *Cut) arrow.RecordBatch {
 	for _, name := range c.LeftOut {
 		list.ValueBuilder().(*array.StringBuilder).Append(name)
 	}
+	list = b.Field(9).(*array.ListBuilder)
+	list.Append(true)
+	for _, t := range c.Shown {
+		appendElement(list, t.Name, t.Location, t.ID, t.Cut)
+	}
 	return b.NewRecordBatch()
 }
 
@@ -162,8 +207,10 @@ func readCuts(ctx context.Context, snap *delta.Snapshot, where string) ([]*Cut, 
 		return nil, err
 	}
 	var columns []string
-	for _, f := range cutSchema.Fields() {
-		columns = append(columns, f.Name)
+	for i, f := range cutSchema.Fields() {
+		if have, _ := snap.Schema().Lookup(f.Name); i < cutsOnce || have != nil {
+			columns = append(columns, f.Name)
+		}
 	}
 	var all []*Cut
 	for rec, err := range snap.Scan(ctx, &delta.ScanOptions{Columns: columns, Where: condition}) {
@@ -196,6 +243,11 @@ func cutAt(rec arrow.RecordBatch, i int) *Cut {
 	from, to := list.ValueOffsets(i)
 	for k := from; k < to; k++ {
 		c.LeftOut = append(c.LeftOut, strings.Clone(list.ListValues().(*array.String).Value(int(k))))
+	}
+	if rec.NumCols() > cutsOnce && !rec.Column(cutsOnce).IsNull(i) {
+		eachElement(rec.Column(cutsOnce), i, func(name, location, id string, cut int64) {
+			c.Shown = append(c.Shown, CutShown{name, location, id, cut})
+		})
 	}
 	return c
 }

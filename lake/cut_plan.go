@@ -66,6 +66,9 @@ func (r *recorder) levelUnless(ctx context.Context, plan string) (bool, error) {
 			}
 			continue
 		}
+		if err := t.recollect(ctx); err != nil {
+			return false, err
+		}
 		tables = append(tables, t)
 	}
 	_, level, err := r.join(ctx, tables, nil, true)

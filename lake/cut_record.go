@@ -75,39 +75,37 @@ func openedDay(snap *delta.Snapshot, app string) freshet.Day {
 }
 
 // record makes one cut, unless the tables are not level. Where nothing has moved since the newest one, that is it.
-func (r *recorder) record(ctx context.Context, m freshet.Moment) (bool, error) {
+func (r *recorder) record(ctx context.Context, m freshet.Moment) (*freshet.Recorded, error) {
 	if !r.opts.Always && len(r.a.together())+len(r.opts.LeftOut) < 2 {
-		return false, nil
+		return nil, nil
 	}
 	for range maxRaces {
 		if err := r.look(ctx); err != nil {
-			return false, err
+			return nil, err
 		}
 		c, err := r.take(ctx, m)
 		if c == nil || err != nil {
-			return false, err
+			return nil, err
 		}
 		if m.Opens != 0 && m.Opens <= openedDay(r.snap, r.a.app) ||
 			m.Opens == 0 && r.head != nil && c.samePlace(r.head) {
-			r.settle()
-			return true, nil
+			return r.settle(m), nil
 		}
 		if err := r.mark(ctx); err != nil {
-			return false, err
+			return nil, err
 		}
 		if err = r.reopen(ctx, c); err == nil && (r.head != c || m.Opens != 0) {
 			err = r.append(ctx, c)
 		}
 		if err == nil {
-			r.settle()
-			return true, nil
+			return r.settle(m), nil
 		}
 		r.snap = nil
 		if !errors.Is(err, delta.ErrConflict) {
-			return false, err
+			return nil, err
 		}
 	}
-	return false, explain(r.log.name, delta.ErrConflict)
+	return nil, explain(r.log.name, delta.ErrConflict)
 }
 
 // reopen has the ends of days move to the cut, from the first one on of which rows came late: it is recorded as their end. One
@@ -143,10 +141,21 @@ func (r *recorder) cameLate(day freshet.Day) {
 }
 
 // settle has the tables go on from what the cut says that they hold.
-func (r *recorder) settle() {
+func (r *recorder) settle(m freshet.Moment) *freshet.Recorded {
 	for _, f := range r.folds {
 		f.t.fold(f.lane, f.own, f.to)
 	}
+	shown := map[string]bool{}
+	for _, s := range r.shown {
+		shown[s.t.name] = true
+	}
+	out := &freshet.Recorded{}
+	for _, q := range m.Quiet {
+		if !slices.ContainsFunc(r.a.namesOf(q.Table), func(name string) bool { return !shown[name] }) {
+			out.Quiet = append(out.Quiet, q)
+		}
+	}
+	return out
 }
 
 // look learns of the newest cut, unless it is our own.
@@ -162,7 +171,7 @@ func (r *recorder) look(ctx context.Context) (err error) {
 }
 
 // take makes a cut of the tables as they are known, and if that is behind the newest cut, as they are; nil when they are
-// not level.
+// not level, or still behind it.
 func (r *recorder) take(ctx context.Context, m freshet.Moment) (*Cut, error) {
 	tables, err := r.tables(ctx)
 	if err != nil || len(tables) == 0 || len(tables)+len(r.out) == 1 && !r.opts.Always {
@@ -177,13 +186,14 @@ func (r *recorder) take(ctx context.Context, m freshet.Moment) (*Cut, error) {
 			return nil, nil // it would not say of the table that it holds as much
 		}
 	}
+	r.a.addQuiet(idle, m.Quiet)
 	c, level, err := r.join(ctx, tables, idle, false)
 	if err != nil {
 		return nil, err
 	}
 	if !level || r.behind(c) {
-		if c, level, err = r.join(ctx, tables, idle, true); err != nil || !level {
-			return nil, err
+		if c, level, err = r.join(ctx, tables, idle, true); err != nil || !level || r.behind(c) {
+			return nil, err // this copy is behind another, whose cut says more of tables than their own progress
 		}
 	}
 	if m.Opens != 0 {
@@ -199,7 +209,7 @@ func (r *recorder) take(ctx context.Context, m freshet.Moment) (*Cut, error) {
 			c.SourceTime = r.head.SourceTime
 		}
 	}
-	c.Opens, c.Plan, c.LeftOut = m.Opens, r.opts.Plan, r.out
+	c.Opens, c.Plan, c.LeftOut, c.Shown = m.Opens, r.opts.Plan, r.out, r.shownOf(r.out)
 	c.First = m.Opens != 0 && openedDay(r.snap, r.a.app) == 0
 	return c, nil
 }
@@ -244,6 +254,22 @@ func (r *recorder) tables(ctx context.Context) ([]*table, error) {
 	slices.Sort(r.out)
 	slices.SortFunc(all, func(a, b *table) int { return cmp.Compare(a.name, b.name) })
 	return all, nil
+}
+
+// shownOf tells, of tables that a cut leaves out, which is the newest that shows them.
+func (r *recorder) shownOf(out []string) (all []CutShown) {
+	if r.head == nil {
+		return nil
+	}
+	for _, name := range out {
+		if i := slices.IndexFunc(r.head.Tables, func(t CutTable) bool { return t.Name == name }); i >= 0 {
+			t := r.head.Tables[i]
+			all = append(all, CutShown{Name: name, Location: t.Location, ID: t.ID, Cut: r.head.Number})
+		} else if i := slices.IndexFunc(r.head.Shown, func(t CutShown) bool { return t.Name == name }); i >= 0 {
+			all = append(all, r.head.Shown[i])
+		}
+	}
+	return all
 }
 
 // ask does something with a table that is to be in the cut, for as long as the other tables wait. Errors: ErrStale when it
@@ -319,19 +345,20 @@ func (r *recorder) join(ctx context.Context, tables []*table, idle map[string]ma
 	return c, level, nil
 }
 
-// holds is up to where the table holds all of a lane once it is past what is idle, whose stretch must begin where the table
-// is.
+// holds is up to where the table holds all of a lane once it is past what is idle, or quiet, whose stretch must not begin behind
+// where the table is.
 func (r *recorder) holds(t *table, l LaneProgress, idle map[freshet.Lane]*stretch) (to int64, fits bool) {
 	has := t.folds(l.Lane, l.Seq)
 	for lane, s := range idle {
 		if lane.Name != l.Lane.Name || l.Lane.Origin != "" && lane != l.Lane {
 			continue
 		}
-		if s.after != has && s.last != has {
+		if has < s.after {
 			return has, false
 		}
-		r.folds = append(r.folds, foldedLane{t, lane, folded{l.Seq, s.last}}, foldedLane{t, l.Lane, folded{l.Seq, s.last}})
-		return s.last, true
+		to = max(has, s.last)
+		r.folds = append(r.folds, foldedLane{t, lane, folded{l.Seq, to}}, foldedLane{t, l.Lane, folded{l.Seq, to}})
+		return to, true
 	}
 	return has, true
 }
@@ -420,7 +447,7 @@ func (r *recorder) append(ctx context.Context, c *Cut) error {
 	r.a.tend.checkpoint(done.Snapshot.Table(), done.Snapshot)
 	r.a.care.came(&r.wards, func() []*ward { return []*ward{r.log.ward()} })
 	if c.Number%expireEvery == 0 {
-		r.a.tend.expire(done.Snapshot.Table(), r.expired(c.RecordedAt))
+		r.a.tend.expire(done.Snapshot.Table(), r.expired(c))
 	}
 	return nil
 }
@@ -431,10 +458,14 @@ const expireEvery = 1024
 // toldFor is for how long the cuts table tells of cuts whose versions need not be there any more.
 const toldFor = 30 * 24 * time.Hour
 
-// expired is the condition of rows that tell of cuts which are long gone.
-func (r *recorder) expired(now time.Time) string {
-	before := now.Add(-r.opts.Retention - toldFor)
-	day := freshet.DayOf(now.Add(-toldFor)) - freshet.Day(r.opts.KeepDays)
-	return fmt.Sprintf("recorded_at < TIMESTAMP '%s' AND (opens_day IS NULL OR opens_day <= DATE '%s')",
+// expired is the condition of rows that tell of cuts which are long gone when the cut is recorded, but for what it names itself.
+func (r *recorder) expired(c *Cut) string {
+	before := c.RecordedAt.Add(-r.opts.Retention - toldFor)
+	day := freshet.DayOf(c.RecordedAt.Add(-toldFor)) - freshet.Day(r.opts.KeepDays)
+	where := fmt.Sprintf("recorded_at < TIMESTAMP '%s' AND (opens_day IS NULL OR opens_day <= DATE '%s')",
 		before.UTC().Format("2006-01-02 15:04:05.999999Z07:00"), max(day, 1))
+	for _, s := range c.Shown {
+		where += fmt.Sprintf(" AND cut <> %d", s.Cut)
+	}
+	return where
 }

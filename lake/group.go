@@ -64,7 +64,7 @@ func NewGroup(main *Target, beside ...Beside) *Group {
 }
 
 // Cut records a cut of all tables of the group.
-func (g *Group) Cut(ctx context.Context, m freshet.Moment) (recorded bool, err error) {
+func (g *Group) Cut(ctx context.Context, m freshet.Moment) (*freshet.Recorded, error) {
 	return g.parts[0].Cut(ctx, m)
 }
 
@@ -85,6 +85,15 @@ func (a *Target) together() map[string]*table {
 		maps.Copy(known, b.Target.together())
 	}
 	return known
+}
+
+// namesOf are the names of the table and of those beside it.
+func (a *Target) namesOf(table string) []string {
+	all := []string{table}
+	for _, b := range a.beside {
+		all = append(all, b.Target.namesOf(b.Name(table))...)
+	}
+	return all
 }
 
 // ownerOf is the target whose table has this name: one beside, if it lies there beside one of these tables.

@@ -19,8 +19,9 @@ type Parked struct {
 }
 
 // ReadParked returns what waits, in the parking table at the root of parked, for the table at the root of main. Where either
-// is not there, nothing waits. Errors: *freshet.Error with CodeSchemaMismatch when the first is another table.
-func ReadParked(ctx context.Context, parked, main store.Store, app string) (*Parked, error) {
+// is not there, nothing waits. cuts opens the cuts table of a marker. Errors: *freshet.Error with CodeSchemaMismatch when the first is
+// another table.
+func ReadParked(ctx context.Context, parked, main store.Store, app string, cuts func(CutMarker) (store.Store, error)) (*Parked, error) {
 	l := newParkLog(app, parked.URL(), parked, defaultEngine)
 	snap, err := l.look(ctx)
 	if snap == nil || err != nil {
@@ -31,7 +32,11 @@ func ReadParked(ctx context.Context, parked, main store.Store, app string) (*Par
 	if has == nil || err != nil {
 		return &Parked{}, explain(table.name, err)
 	}
-	at := l.standing(snap, has)
+	holds := []AppProgress{appProgress(has, app, map[string]bool{})}
+	if err := AddCuts(ctx, main, holds, cuts); err != nil {
+		return nil, err
+	}
+	at := l.standing(snap, holds[0].Lanes)
 	maps.DeleteFunc(at, func(lane freshet.Lane, seq int64) bool { v, _ := snap.Txn(form{app, true}.lane(lane)); return v <= seq })
 	all, err := l.beyond(ctx, snap, at)
 	if err != nil {
@@ -46,10 +51,10 @@ func ReadParked(ctx context.Context, parked, main store.Store, app string) (*Par
 	return out, nil
 }
 
-// standing is where another table of the app stands, in the lanes that the parking table knows, as that names them.
-func (l *parkLog) standing(snap, other *delta.Snapshot) freshet.Progress {
+// standing is where another table of the app stands, whose lanes these are, in those that the parking table knows, as that names them.
+func (l *parkLog) standing(snap *delta.Snapshot, lanes []LaneProgress) freshet.Progress {
 	at, f := freshet.Progress{}, form{l.app, true}
-	for _, lane := range appProgress(other, l.app, map[string]bool{}).Lanes {
+	for _, lane := range lanes {
 		for _, origin := range parkedOrigins(f, snap, lane.Lane) {
 			known := freshet.Lane{Origin: origin, OriginID: f.identityIn(snap, origin), Name: lane.Lane.Name}
 			if _, ok := snap.Txn(f.lane(known)); ok {

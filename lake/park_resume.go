@@ -233,7 +233,7 @@ func (p *park) reach(ctx context.Context, other *delta.Snapshot) error {
 		return explain(p.log.name, err)
 	}
 	p.stopDrain()
-	to := p.log.standing(snap, other)
+	to := p.log.standing(snap, appProgress(other, p.log.app, map[string]bool{}).Lanes)
 	d := p.newDrainer(lanesOf(to))
 	d.upto = to
 	defer d.close(ctx)

@@ -230,7 +230,7 @@ func TestPark_MoreThanMayBeParked_GoesOnFromTheOrigin(t *testing.T) {
 		must(t, cutting(o, seed, w.target(opts), 5).Run(t.Context()))
 		grow(o, 4)
 	}
-	state, err := lake.ReadParked(t.Context(), w.store("t1_parked"), w.store("t1"), app)
+	state, err := lake.ReadParked(t.Context(), w.store("t1_parked"), w.store("t1"), app, w.cutsOf)
 	must(t, err)
 	if state.Rows > 7 || state.Rows == 0 || state.Over.IsZero() {
 		t.Errorf("got %+v, want up to 7 rows and since when there were too many", state)
@@ -238,7 +238,7 @@ func TestPark_MoreThanMayBeParked_GoesOnFromTheOrigin(t *testing.T) {
 	must(t, cutting(o, seed, w.target(parking()), 5).Run(t.Context()))
 	rows, _ := o.Want()
 	freshettest.CheckOnce(t, "rows", w.rowsIn(t, "t0", "t1"), rows)
-	state, err = lake.ReadParked(t.Context(), w.store("t1_parked"), w.store("t1"), app)
+	state, err = lake.ReadParked(t.Context(), w.store("t1_parked"), w.store("t1"), app, w.cutsOf)
 	must(t, err)
 	if state.Rows != 0 || !state.Over.IsZero() {
 		t.Errorf("gone on: got %+v, want nothing parked", state)

@@ -152,6 +152,9 @@ func (f form) identityIn(snap *delta.Snapshot, origin string) string {
 	return ""
 }
 
+// setTxn counts how often somebody has set the progress of the app: what cuts before say beyond it counts no more.
+func setTxn(app string) string { return app + "#set" }
+
 // SetOptions tune SetProgress. The zero value of each field means its default.
 type SetOptions struct {
 	// ManyOrigins is the form for a table that has no progress of the app yet; see TargetOptions. One that has
@@ -190,6 +193,8 @@ func SetProgress(ctx context.Context, st store.Store, app string, p freshet.Prog
 		if set.in(snap) {
 			return snap.Version(), nil
 		}
+		times, _ := snap.Txn(setTxn(app))
+		set[setTxn(app)] = times + 1
 		tx := snap.Table().Begin(snap, nil)
 		set.addTo(tx, snap)
 		tx.Operation("SET PROGRESS", map[string]string{"app": app}, nil)

@@ -72,6 +72,7 @@ func (s *Source) leave(f *feed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.durable, f.name)
+	s.holding = 0
 }
 
 // read is nil where some table is read; else why one is not.

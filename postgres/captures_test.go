@@ -193,7 +193,7 @@ func (m *mirror) landed(t *testing.T) landed {
 	all := landed{rows: map[string][]string{}}
 	for table, st := range m.stores {
 		d, err := delta.Open(t.Context(), st, nil)
-		if errors.Is(err, delta.ErrNoTable) {
+		if table == "cuts" || errors.Is(err, delta.ErrNoTable) {
 			continue
 		}
 		if err != nil {

@@ -37,8 +37,11 @@ func (s *Source) begin(ctx context.Context) error {
 			if s.failures > 0 && s.o.Observer.Recovered != nil {
 				s.o.Observer.Recovered("read the log of " + s.server.database)
 			}
+			s.uneven = 0
 			for _, f := range s.order {
-				f.skip = false
+				if f.skip = false; f.after > int64(s.position) {
+					s.uneven = max(s.uneven, f.after)
+				}
 			}
 			s.again = false
 			s.reached, s.vouched = s.position, s.position

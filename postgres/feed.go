@@ -63,12 +63,6 @@ func (f *feed) sourceName() string { return f.of[0] + "." + f.of[1] }
 // empty reports whether nothing waits to be returned.
 func (f *feed) empty() bool { return len(f.seqs)+len(f.rejects) == 0 && !f.parted }
 
-// late reports whether a feed of which nothing waits is so far behind the position that it is to be brought there. It is not
-// asked of one feed more often than every levelEvery, but where every bit of the log counts.
-func (f *feed) late(position, behind int64) bool {
-	return position-f.after > behind && (behind == 0 || time.Since(f.level) >= levelEvery)
-}
-
 // origin is the change that rows are of.
 type origin struct {
 	*transaction
@@ -298,7 +292,7 @@ func lossy(observer func(table, column string, values int64), table string, coun
 
 // drop forgets what waits.
 func (f *feed) drop() {
-	if f.empty() {
+	if f.hides = false; f.empty() {
 		return
 	}
 	b := f.take(f.after, false)

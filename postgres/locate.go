@@ -173,7 +173,7 @@ func (s *Source) locate(ctx context.Context, f *feed, start pgoutput.LSN, late b
 	}
 	f.after = p[f.lane]
 	s.mu.Lock()
-	s.durable[f.name] = f.after
+	s.durable[f.name], s.holding = f.after, 0
 	s.mu.Unlock()
 	if l := f.load; l != nil && p[l.lane] <= 0 {
 		l.late = l.late || late

@@ -76,7 +76,7 @@ func (m *mirror) compare(ctx context.Context, table string, o *quality.Options, 
 	}
 	compared, err := lake.OpenCompared(ctx, "public_"+table, m.open, &lake.ComparedOptions{App: "test.app", Lane: originals.Lane(),
 		History: original.History(), Whole: WholeHistory, Key: original.Key(), Columns: original.Columns(),
-		Others: original.Fills(), LeftOut: original.Filling})
+		Others: original.Fills(), LeftOut: original.Filling, Cuts: "cuts"})
 	if err != nil {
 		return nil, err
 	}

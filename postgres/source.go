@@ -54,6 +54,7 @@ type Source struct {
 	byOID    map[uint32]*feed
 	position pgoutput.LSN // everything that committed up to here was taken from the stream
 	reached  pgoutput.LSN // likewise; it goes on while transactions are under way
+	uneven   int64        // where one of the tables was when the stream began, and others were not; 0: they are level, or were told to be
 	next     *arrival     // a transaction that waits for rows of the history, or what is not done with
 	moment   *transactionReader
 	current  origin
@@ -68,6 +69,7 @@ type Source struct {
 
 	mu      sync.Mutex
 	durable map[string]int64    // what each table holds: the smallest is confirmed
+	holding int                 // tables that hold nothing past what is confirmed; 0: they are to be counted
 	keys    map[string][]string // the primary key of each table, by the name of the table that its rows go to
 }
 
@@ -409,8 +411,20 @@ func (s *Source) part(f *feed) {
 	s.ready = append(s.ready, b)
 }
 
-// emit makes everything that waits ready to be returned, and reports whether there was any.
-func (s *Source) emit() bool { return s.take(levelBytes, nil) }
+// emit makes everything that waits ready to be returned, and reports whether there was any. Once the stream has come to where one of the
+// tables was when it began, and others were not, it tells of all, though nothing may have changed.
+func (s *Source) emit() bool {
+	var behind *feed
+	if s.uneven > 0 && int64(s.position) >= s.uneven {
+		s.uneven = 0
+		for _, f := range s.order {
+			if behind == nil || f.after < behind.after {
+				behind = f
+			}
+		}
+	}
+	return s.take(levelBytes, behind)
+}
 
 // levelAsked brings those tables to the position that a message in the log names.
 func (s *Source) levelAsked(tables []string) {
@@ -425,11 +439,13 @@ func (s *Source) levelAsked(tables []string) {
 func (s *Source) level(f *feed) { s.take(levelBytes, f) }
 
 // take makes what waits ready to be returned, also of tables of which nothing changed and that are behind by more than so many
-// bytes of the log, or are also to be brought there: together the batches show all tables at the position. It reports whether there were any.
+// bytes of the log, or are also to be brought there: together the batches show all tables at the position, and say so of those that
+// have none. It reports whether there were any.
 func (s *Source) take(behind int64, also *feed) bool {
-	before := len(s.ready)
+	before, level := len(s.ready), true
 	for _, f := range s.order {
-		wanted := !f.skip && f.late(int64(s.position), behind) || f == also && f.after < int64(s.position)
+		level = level && !f.skip
+		wanted := !f.skip && (f.hides || s.late(f, behind)) || f == also && f.after < int64(s.position)
 		if f.empty() && !wanted {
 			continue
 		}
@@ -442,7 +458,8 @@ func (s *Source) take(behind int64, also *feed) bool {
 	if len(s.ready) == before {
 		return false
 	}
-	s.ready[len(s.ready)-1].More = false
+	last := s.ready[len(s.ready)-1]
+	last.More, last.Level = false, level
 	return true
 }
 

@@ -32,6 +32,7 @@ type mirror struct {
 	log     bool         // each table has a change log beside it
 	filling []string     // the columns that the last comparison left out
 	torn    bool         // changes were missed: those that came need not find the rows that they are of
+	uncut   bool         // no cuts are recorded
 
 	park    func() *lake.ParkOptions // of each target; nil: nothing is parked
 	refuses map[string]error         // the tables whose stores take nothing, and why
@@ -129,6 +130,9 @@ func (m *mirror) source(t *testing.T, bounded bool) *Source {
 
 func (m *mirror) target(s *Source, mode lake.Mode) freshet.Target {
 	o := &lake.TargetOptions{Mode: mode}
+	if !m.uncut {
+		o.Cuts = &lake.CutOptions{Table: "cuts"}
+	}
 	if m.park != nil {
 		o.Park = m.park()
 	}

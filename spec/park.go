@@ -10,6 +10,7 @@ import (
 
 	freshet "github.com/freshet-io/freshet"
 	"github.com/freshet-io/freshet/lake"
+	"github.com/freshet-io/freshet/store"
 )
 
 // MaxLag is how much may be parked of a table; what is 0 has no bound.
@@ -158,7 +159,7 @@ func (p *Pipeline) Parked(ctx context.Context, table string) (*lake.Parked, erro
 	if err != nil {
 		return nil, err
 	}
-	return lake.ReadParked(ctx, parked, main, p.App)
+	return lake.ReadParked(ctx, parked, main, p.App, func(m lake.CutMarker) (store.Store, error) { return p.Project.OpenTable(ctx, m.Location) })
 }
 
 // Tables are the tables of the pipeline, change logs among them, as far as their names are known: of a pattern of topics, or of
