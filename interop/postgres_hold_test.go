@@ -25,7 +25,12 @@ insert into public.a select g, 'a' || g from generate_series(1, 3000) g;
 insert into public.b select g, 'b' || g from generate_series(1, 3000) g`
 
 func newHeld(t *testing.T, db *database, more string) *held {
-	db.do(heldDDL)
+	return newHeldOf(t, db, heldDDL, more)
+}
+
+// newHeldOf is newHeld with other tables of these names.
+func newHeldOf(t *testing.T, db *database, ddl, more string) *held {
+	db.do(ddl)
 	h := &held{t: t, db: db, dir: t.TempDir()}
 	file := `pipeline: held
 namespace: l

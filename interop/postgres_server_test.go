@@ -31,37 +31,28 @@ func startPostgres(t *testing.T, random *rand.Rand, settings ...string) *ownServ
 	}
 	version := dialPostgres(t, addresses[random.IntN(len(addresses))]).conn.ParameterStatus("server_version")
 	major, _, _ := strings.Cut(version, ".")
-	s := &ownServer{t: t, dir: filepath.Join(t.TempDir(), "postgres"), port: freePort(t)}
-	t.Logf("PostgreSQL %s, port %d", version, s.port)
+	s := &ownServer{t: t, dir: filepath.Join(t.TempDir(), "postgres")}
 	t.Cleanup(func() { _ = s.command("stop", "--kill").Run() })
-	s.do("start", append([]string{"--port", fmt.Sprint(s.port), "--version", major}, settings...)...)
-	return s
-}
-
-// freePort is a port on which nothing listens, below those that connections get by themselves. Tests that run side by side of one seed get
-// others.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		port := 20_000 + rand.IntN(12_000)
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			_ = l.Close()
-			return port
-		}
+	said := s.do("start", append([]string{"--port", "0", "--version", major}, settings...)...)
+	_, port, _ := strings.Cut(said, "@127.0.0.1:")
+	if _, err := fmt.Sscan(strings.ReplaceAll(port, "/", " "), &s.port); err != nil {
+		t.Fatalf("got no port in %q: %v", said, err)
 	}
-	t.Fatal("found no free port")
-	return 0
+	t.Logf("PostgreSQL %s, port %d", version, s.port)
+	return s
 }
 
 func (s *ownServer) command(what string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join("servers", "postgres"), append([]string{what, s.dir}, args...)...)
 }
 
-func (s *ownServer) do(what string, args ...string) {
+func (s *ownServer) do(what string, args ...string) (said string) {
 	s.t.Helper()
-	if out, err := s.command(what, args...).CombinedOutput(); err != nil {
+	out, err := s.command(what, args...).CombinedOutput()
+	if err != nil {
 		s.t.Fatalf("servers/postgres %s: %v\n%s", what, err, tail(string(out), 4000))
 	}
+	return string(out)
 }
 
 // restart ends the server, by SIGKILL or as one does, and starts it again.
@@ -72,18 +63,7 @@ func (s *ownServer) restart(kill bool) {
 	} else {
 		s.do("stop")
 	}
-	var said []byte
-	defer func() {
-		if s.t.Failed() {
-			s.t.Logf("%s", tail(string(said), 4000))
-		}
-	}()
-	// Processes of a server that was killed end a little later, and hold its memory until then.
-	waitUntil(s.t, patience, "the server is up again", func() (is bool) {
-		var err error
-		said, err = s.command("start").CombinedOutput()
-		return err == nil
-	})
+	s.do("start")
 }
 
 // host is the host and port of the server.

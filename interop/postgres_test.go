@@ -3,6 +3,7 @@ package interop_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -30,13 +31,9 @@ func onPostgres(t *testing.T, name string, test func(t *testing.T, db *database)
 	for _, address := range addresses {
 		admin := dialPostgres(t, address)
 		t.Run("PostgreSQL "+admin.conn.ParameterStatus("server_version"), func(t *testing.T) {
-			admin.do("drop database if exists " + name + " with (force)")
+			admin.drop(name)
 			admin.do("create database " + name)
-			t.Cleanup(func() {
-				last := dialPostgres(t, address)
-				last.do("select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = '" + name + "'")
-				last.do("drop database if exists " + name + " with (force)")
-			})
+			t.Cleanup(func() { dialPostgres(t, address).drop(name) })
 			of, err := url.Parse(address)
 			if err != nil {
 				t.Fatal(err)
@@ -59,6 +56,19 @@ func dialPostgres(t *testing.T, address string) *database {
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return &database{t: t, url: of, name: strings.TrimPrefix(of.Path, "/"), conn: conn}
+}
+
+// drop drops a database, if there is one, with its slots. Connections that were hung up may be in it, or read from a slot of it, for a while.
+func (db *database) drop(name string) {
+	db.t.Helper()
+	waitUntil(db.t, patience, "the database "+name+" is dropped", func() bool {
+		_, err := db.conn.Exec(context.Background(), "drop database if exists "+name+" with (force)").ReadAll()
+		var said *pgconn.PgError
+		if err != nil && !(errors.As(err, &said) && said.Code == "55006") { // it is in use
+			db.t.Fatal(err)
+		}
+		return err == nil
+	})
 }
 
 // do runs statements and returns the rows of the last, a line each, with | between the values.
@@ -143,7 +153,11 @@ func TestInit_FromADatabase_PipelineRuns(t *testing.T) {
 		if err := json.Unmarshal([]byte(command(t, 0, env, "check", dir, "-o", "json", "-q")), &checked); err != nil {
 			t.Fatal(err)
 		}
-		if !checked.OK || checked.Summary["blocks"] != 0 || checked.Summary["warns"] != 3 || checked.Summary["notes"] < 4 {
+		warns := 3 // of tables that are left out
+		if db.conn.ParameterStatus("server_version") < "14" {
+			warns++ // such a server is not mended any more
+		}
+		if !checked.OK || checked.Summary["blocks"] != 0 || checked.Summary["warns"] != warns || checked.Summary["notes"] < 4 {
 			t.Errorf("got %+v, want nothing that blocks, and the three tables that are left out", checked)
 		}
 		command(t, 0, env, "run", dir, "--until-caught-up")

@@ -76,7 +76,7 @@ alter table good owner to %[1]s;`, role))
 			t.Fatal(err)
 		}
 		for _, f := range found {
-			if f.Severity != Notes {
+			if f.Severity != Notes && f.Object != "server" { // whose version nothing here mends
 				t.Errorf("after the fixes: got %s", all([]Finding{f}))
 			}
 		}
