@@ -137,6 +137,9 @@ func (c *copyOf) Ensure(_ context.Context, table string, schema *arrow.Schema) e
 // Widen does nothing: no source here knows that a column has become wider.
 func (c *copyOf) Widen(context.Context, string, *arrow.Schema) error { return nil }
 
+// Hold holds no table back: the error ends the run.
+func (c *copyOf) Hold(_ context.Context, _ string, cause error) (bool, error) { return false, cause }
+
 func (c *copyOf) Resume(_ context.Context, table string, lanes []freshet.Lane) (freshet.Progress, error) {
 	c.give(table, lanes)
 	c.sink.mu.Lock()
