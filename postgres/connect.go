@@ -16,8 +16,9 @@ import (
 // holds the slot.
 func (s *Source) begin(ctx context.Context) error {
 	for _, f := range s.order {
-		if f.skip {
-			s.position = min(s.position, pgoutput.LSN(f.after))
+		if f.skip && pgoutput.LSN(f.after) < s.position {
+			s.emit() // what waits of other tables would come a second time
+			s.position = pgoutput.LSN(f.after)
 		}
 	}
 	patience := time.Now().Add(s.o.Patience)
