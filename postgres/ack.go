@@ -70,11 +70,16 @@ func (s *Source) Rewind(ctx context.Context, table string) error {
 		if f.name != table {
 			continue
 		}
-		s.forget(f)
-		f.skip, s.again = true, true
-		return s.locate(ctx, f, s.position, false)
+		return s.reread(ctx, f)
 	}
 	return nil
+}
+
+// reread begins to read the feed's rows again, from where its table stands.
+func (s *Source) reread(ctx context.Context, f *feed) error {
+	s.forget(f)
+	f.skip, s.again = true, true
+	return s.locate(ctx, f, s.position, false)
 }
 
 // forget drops what was read of a table and not returned.

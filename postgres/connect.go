@@ -40,7 +40,8 @@ func (s *Source) begin(ctx context.Context) error {
 			}
 			s.uneven = 0
 			for _, f := range s.order {
-				if f.skip = false; f.after > int64(s.position) {
+				f.skip, f.anew = false, f.anew || f.skip
+				if f.after > int64(s.position) {
 					s.uneven = max(s.uneven, f.after)
 				}
 			}

@@ -181,10 +181,11 @@ func canBecome(from, to arrow.DataType) bool {
 // out of it. heard is false of what the catalog has, which may be ahead of the log: what is to be applied may be so early, but
 // nothing ends the run. Errors: CodeTableChanged; those of Downstream.
 func (s *Source) reshape(ctx context.Context, f *feed, t *Table, heard bool) (map[string]bool, error) {
-	known, err := s.known(ctx, f)
-	if err != nil || known == nil {
+	have, err := s.down.Schema(ctx, f.name)
+	if err != nil || have == nil {
 		return nil, err
 	}
+	known := f.withGiven(have)
 	wanted, err := s.types.schema(t)
 	if err != nil {
 		return nil, unfit(t, err)
@@ -194,6 +195,7 @@ func (s *Source) reshape(ctx context.Context, f *feed, t *Table, heard bool) (ma
 	}
 	left := map[string]bool{}
 	var wider []arrow.Field
+	early := false
 	var added []string
 	all := s.policies(f).reshapings(s.types.shown(t), s.types.shown(f.table), wanted, s.types.shownOf(t, known))
 	for _, one := range all {
@@ -206,6 +208,7 @@ func (s *Source) reshape(ctx context.Context, f *feed, t *Table, heard bool) (ma
 			added = append(added, one.column.Name)
 		case one.policy == Apply && !one.added:
 			wider = append(wider, *one.column)
+			early = early || indexOf(have, one.column.Name) < 0
 			f.give(*one.column)
 		}
 		if !heard {
@@ -221,6 +224,7 @@ func (s *Source) reshape(ctx context.Context, f *feed, t *Table, heard bool) (ma
 	if err != nil {
 		return nil, err
 	}
+	f.early = f.early || early
 	if len(wider) > 0 {
 		if err := s.down.Widen(ctx, f.name, arrow.NewSchema(wider, nil)); err != nil {
 			return nil, err

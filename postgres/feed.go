@@ -29,6 +29,8 @@ type feed struct {
 	after int64     // up to here everything was returned, or is held downstream
 	level time.Time // when it was brought to after
 	skip  bool      // its rows are read again later: those of now are dropped
+	anew  bool      // it is read again: its table downstream may have got columns since it was described
+	early bool      // a column was to become wider that its table downstream gets with rows which are not committed yet
 	aside bool      // it is held back downstream for an error of its own
 
 	table  *Table // as the log described it last; nil: not yet
@@ -345,6 +347,7 @@ func (f *feed) describe(ctx context.Context, s *Source, rel *pgoutput.Rel, heard
 		f.give(schema.Fields()...)
 	}
 	f.table, f.schema, f.rows, f.misfit = t, schema, rows, misfit
+	f.anew = f.anew && !heard
 	return nil
 }
 
@@ -362,10 +365,15 @@ func (f *feed) give(fields ...arrow.Field) {
 
 // known are the columns of the table in Delta, and those that it gets with rows that are not committed yet; nil: there is none.
 func (s *Source) known(ctx context.Context, f *feed) (*arrow.Schema, error) {
-	known, err := s.down.Schema(ctx, f.name)
-	if err != nil || known == nil {
+	have, err := s.down.Schema(ctx, f.name)
+	if err != nil || have == nil {
 		return nil, err
 	}
+	return f.withGiven(have), nil
+}
+
+// withGiven are the columns of the table in Delta, and those that it gets with rows that are not committed yet.
+func (f *feed) withGiven(known *arrow.Schema) *arrow.Schema {
 	fields := known.Fields()
 	for _, g := range f.given {
 		if indexOf(known, g.Name) < 0 {
@@ -373,7 +381,7 @@ func (s *Source) known(ctx context.Context, f *feed) (*arrow.Schema, error) {
 		}
 	}
 	meta := known.Metadata()
-	return arrow.NewSchema(fields, &meta), nil
+	return arrow.NewSchema(fields, &meta)
 }
 
 // shape has the target make its table for rows of this one, or check that it takes them, and returns the columns that they

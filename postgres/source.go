@@ -385,7 +385,10 @@ func (s *Source) described(ctx context.Context, f *feed, rel *pgoutput.Rel) erro
 	if err := s.became(ctx, f, rel); err != nil {
 		return err
 	}
-	if f.described(rel) {
+	if f.early {
+		return s.ahead(ctx, f)
+	}
+	if f.described(rel) && !f.anew {
 		return nil
 	}
 	if f.table != nil {
@@ -399,7 +402,21 @@ func (s *Source) described(ctx context.Context, f *feed, rel *pgoutput.Rel) erro
 			return err
 		}
 	}
-	return f.describe(ctx, s, rel, true)
+	err := f.describe(ctx, s, rel, true)
+	if f.early {
+		return s.ahead(ctx, f)
+	}
+	return err
+}
+
+// ahead has a table read again whose columns the log has made wider before they were committed: as wide from the first row on, or, of those
+// that were committed meanwhile, once the table's column is.
+func (s *Source) ahead(ctx context.Context, f *feed) error {
+	if err := s.reread(ctx, f); err != nil {
+		return err
+	}
+	f.early = false
+	return nil
 }
 
 // part returns what waits of a feed while its transaction goes on.
