@@ -219,6 +219,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(src)
 	}
 	rec := testBatch(f)
+	f.Add("1 .C")
 	f.Fuzz(func(t *testing.T, src string) {
 		e, err := expr.Parse(src)
 		if err != nil {

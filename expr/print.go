@@ -75,7 +75,11 @@ func (p *printer) node(s syntax, level int) {
 			p.name(part, i == 0)
 		}
 	case *field:
-		p.node(s.of, levelPostfix)
+		of := levelPostfix
+		if l, is := s.of.(*literal); is && l.kind == litNumber {
+			of++ // the point would be the number's
+		}
+		p.node(s.of, of)
 		p.WriteByte('.')
 		p.name(s.name, false)
 	case *index:
